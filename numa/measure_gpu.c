@@ -46,7 +46,7 @@ static int run(void *ctx, uint64_t passes, double *seconds_out)
 }
 
 /* A GPU and the memory that it copies and gathers from. */
-struct place {
+struct pair {
 	const struct rung__measure_gpus *gpus;
 	const struct rung__measured_gpu *gpu; /* that copies and gathers */
 	unsigned char *table;                 /* pinned memory of the host, or a GPU's */
@@ -59,33 +59,33 @@ struct place {
 
 /* A gather of rows of this size. The batch is bounded in bytes and in rows, and there are as many
  * lists as it takes to gather as many bytes as the table has, at most LISTS_MAX. */
-static struct rung__meter_gather gather_of(const struct rung__measuring *m,
-                                           const struct place *place, uint32_t row_bytes)
+static struct rung__meter_gather gather_of(const struct rung__measuring *m, const struct pair *pair,
+                                           uint32_t row_bytes)
 {
 	const uint64_t batch_bytes = RUNG__MIN(m->gpu_sizes.batch_bytes, m->gpu_sizes.table_bytes);
 	const uint64_t row_count =
 		RUNG__MAX(RUNG__MIN(batch_bytes / row_bytes, m->gpu_sizes.batch_rows_max), 1);
 
 	return (struct rung__meter_gather){
-		.table = place->table,
+		.table = pair->table,
 		.table_rows = m->gpu_sizes.table_bytes / row_bytes,
 		.row_bytes = row_bytes,
-		.over_link = place->over_link,
+		.over_link = pair->over_link,
 		.row_count = row_count,
 		.list_count = RUNG__MAX(
 			RUNG__MIN(m->gpu_sizes.table_bytes / (row_count * row_bytes), LISTS_MAX),
 			1),
-		.out = place->buffer,
+		.out = pair->buffer,
 	};
 }
 
 /* Create the lists of rows in GPU memory, random or in sequence. @param ids_out  free with
  * release(), also after a failure */
-static int put_ids(const struct place *place, const struct rung__meter_gather *gather,
+static int put_ids(const struct pair *pair, const struct rung__meter_gather *gather,
                    bool in_sequence, void **ids_out)
 {
 	const uint64_t count = gather->row_count * gather->list_count;
-	const struct rung__meter_ops *ops = place->gpus->ops;
+	const struct rung__meter_ops *ops = pair->gpus->ops;
 	uint64_t *ids = rung__malloc_array(count, sizeof(*ids));
 	int rc;
 
@@ -93,16 +93,16 @@ static int put_ids(const struct place *place, const struct rung__meter_gather *g
 		return rung__measure_out_of_memory();
 	for (uint64_t i = 0; i < count; i++)
 		ids[i] = (in_sequence ? i : rung__mix64(IDS_SEED + i)) % gather->table_rows;
-	rc = ops->alloc(place->gpu->number, count * sizeof(*ids), ids_out);
+	rc = ops->alloc(pair->gpu->number, count * sizeof(*ids), ids_out);
 	if (rc == 0)
-		rc = ops->put(place->gpu->number, *ids_out, ids, count * sizeof(*ids));
+		rc = ops->put(pair->gpu->number, *ids_out, ids, count * sizeof(*ids));
 	rung__free(ids);
 	return rc;
 }
 
 /* Fill in the copies of a kind; none for a gather. With two directions each has its own half of
  * table and buffer. */
-static void set_copies(const struct rung__measuring *m, const struct place *place,
+static void set_copies(const struct rung__measuring *m, const struct pair *pair,
                        const struct gpu_kind *kind, struct work *work)
 {
 	const uint64_t bytes = m->gpu_sizes.table_bytes / (kind->to && kind->from ? 2 : 1);
@@ -110,35 +110,35 @@ static void set_copies(const struct rung__measuring *m, const struct place *plac
 
 	if (kind->to)
 		work->copies[work->copy_count++] =
-			(struct rung__meter_copy){ place->buffer, place->table, bytes };
+			(struct rung__meter_copy){ pair->buffer, pair->table, bytes };
 	if (kind->from)
 		work->copies[work->copy_count++] =
-			(struct rung__meter_copy){ place->table + at, place->buffer + at, bytes };
+			(struct rung__meter_copy){ pair->table + at, pair->buffer + at, bytes };
 	work->pass.bytes = (double)(work->copy_count * bytes);
 }
 
 /* Fill in a gather. Without `row_bytes` it reads rows in sequence, as fast as a kernel reads this
  * memory, and has no rate of rows. @param ids_out  as in put_ids() */
-static int set_gather(const struct rung__measuring *m, const struct place *place,
-                      uint32_t row_bytes, struct work *work, void **ids_out)
+static int set_gather(const struct rung__measuring *m, const struct pair *pair, uint32_t row_bytes,
+                      struct work *work, void **ids_out)
 {
 	int rc;
 
-	work->gather = gather_of(m, place, row_bytes ? row_bytes : SEQUENCE_ROW_BYTES);
+	work->gather = gather_of(m, pair, row_bytes ? row_bytes : SEQUENCE_ROW_BYTES);
 	work->pass.bytes = (double)(work->gather.row_count * work->gather.row_bytes);
 	work->pass.items = row_bytes ? (double)work->gather.row_count : 0;
-	rc = put_ids(place, &work->gather, row_bytes == 0, ids_out);
+	rc = put_ids(pair, &work->gather, row_bytes == 0, ids_out);
 	work->gather.ids = *ids_out;
 	return rc;
 }
 
 /* Add one result. @param row_bytes  of gathered rows; 0: `kind` selects the measurement */
-static int measure_kind(struct rung__measuring *m, const struct place *place,
+static int measure_kind(struct rung__measuring *m, const struct pair *pair,
                         const struct gpu_kind *kind, uint32_t row_bytes)
 {
-	struct work work = { .ops = place->gpus->ops, .meter = place->gpu->meter };
-	struct rung_numa_result like = place->like;
-	const char *why = place->why;
+	struct work work = { .ops = pair->gpus->ops, .meter = pair->gpu->meter };
+	struct rung_numa_result like = pair->like;
+	const char *why = pair->why;
 	void *ids = NULL;
 	double *seconds;
 	int rc = 0;
@@ -146,42 +146,42 @@ static int measure_kind(struct rung__measuring *m, const struct place *place,
 	like.kind = kind->name;
 	like.row_bytes = row_bytes;
 	if (why)
-		return rung__measure_absent(m, &like, place->group, why);
-	set_copies(m, place, kind, &work);
+		return rung__measure_absent(m, &like, pair->group, why);
+	set_copies(m, pair, kind, &work);
 	if (work.copy_count == 0)
-		rc = set_gather(m, place, row_bytes, &work, &ids);
+		rc = set_gather(m, pair, row_bytes, &work, &ids);
 	if (rc == 0)
 		rc = rung__measure_passes(m, run, &work, &seconds);
 	if (rc < 0)
 		rc = rung__measure_why(m, rc, &why);
 	/* after the failure was recorded; NULL if no ids were allocated */
-	work.ops->release(place->gpu->number, ids);
+	work.ops->release(pair->gpu->number, ids);
 	if (rc < 0)
 		return rc;
 	if (why)
-		return rung__measure_absent(m, &like, place->group, why);
-	return rung__measure_add_values(m, &like, place->group, seconds, &work.pass, NULL);
+		return rung__measure_absent(m, &like, pair->group, why);
+	return rung__measure_add_values(m, &like, pair->group, seconds, &work.pass, NULL);
 }
 
 /* All kinds, and gathers of all rows. */
-static int measure_place(struct rung__measuring *m, const struct place *place,
-                         const struct gpu_kind *kinds, size_t kind_count)
+static int measure_pair(struct rung__measuring *m, const struct pair *pair,
+                        const struct gpu_kind *kinds, size_t kind_count)
 {
 	int rc = 0;
 
 	for (size_t i = 0; i < kind_count && rc == 0; i++)
-		rc = measure_kind(m, place, &kinds[i], 0);
+		rc = measure_kind(m, pair, &kinds[i], 0);
 	for (size_t i = 0; i < m->row_count && rc == 0; i++)
-		rc = measure_kind(m, place, &gather_kind, m->rows[i]);
+		rc = measure_kind(m, pair, &gather_kind, m->rows[i]);
 	return rc;
 }
 
 /* Allocate memory of the table's size on a GPU. @param why_out  as in rung__measure_alloc() */
-static int alloc_table(struct rung__measuring *m, const struct place *place, int number,
+static int alloc_table(struct rung__measuring *m, const struct pair *pair, int number,
                        unsigned char **memory_out, const char **why_out)
 {
 	void *memory = NULL;
-	int rc = place->gpus->ops->alloc(number, m->gpu_sizes.table_bytes, &memory);
+	int rc = pair->gpus->ops->alloc(number, m->gpu_sizes.table_bytes, &memory);
 
 	*memory_out = memory;
 	return rc < 0 ? rung__measure_why(m, rc, why_out) : 0;
@@ -225,27 +225,27 @@ static int measure_gpu_and_node(struct rung__measuring *m, const struct rung__me
                                 const char *why)
 {
 	const struct rung__measured_gpu *gpu = &gpus->list[g];
-	struct place place = { .gpus = gpus,
-		               .gpu = gpu,
-		               .table = memory->base,
-		               .over_link = 1,
-		               .why = why,
-		               .like = rung__measure_blank(RUNG_NUMA_GPU),
-		               .group = (uint32_t)(g * gpus->count) };
+	struct pair pair = { .gpus = gpus,
+		             .gpu = gpu,
+		             .table = memory->base,
+		             .over_link = 1,
+		             .why = why,
+		             .like = rung__measure_blank(RUNG_NUMA_GPU),
+		             .group = (uint32_t)(g * gpus->count) };
 	int rc = 0;
 
-	place.like.gpu = gpu->position;
-	place.like.gpu_bus_id = gpu->bus_id;
-	place.like.memory_node = (int)m->nodes[idx].node->node;
-	place.like.buffer_bytes = m->gpu_sizes.table_bytes;
-	place.like.advised_bytes = m->gpu_table_bytes_advised;
+	pair.like.gpu = gpu->position;
+	pair.like.gpu_bus_id = gpu->bus_id;
+	pair.like.memory_node = (int)m->nodes[idx].node->node;
+	pair.like.buffer_bytes = m->gpu_sizes.table_bytes;
+	pair.like.advised_bytes = m->gpu_table_bytes_advised;
 	if (!why) {
-		rung__measure_note(&place.like, memory);
-		rc = alloc_table(m, &place, gpu->number, &place.buffer, &place.why);
+		rung__measure_note(&pair.like, memory);
+		rc = alloc_table(m, &pair, gpu->number, &pair.buffer, &pair.why);
 	}
 	if (rc == 0)
-		rc = measure_place(m, &place, gpu_kinds, RUNG__ARRAY_LEN(gpu_kinds));
-	gpus->ops->release(gpu->number, place.buffer);
+		rc = measure_pair(m, &pair, gpu_kinds, RUNG__ARRAY_LEN(gpu_kinds));
+	gpus->ops->release(gpu->number, pair.buffer);
 	return rc;
 }
 
@@ -300,30 +300,30 @@ static int measure_peers(struct rung__measuring *m, const struct rung__measure_g
                          size_t from_idx, size_t to_idx)
 {
 	const struct rung__measured_gpu *from = &gpus->list[from_idx], *to = &gpus->list[to_idx];
-	struct place place = { .gpus = gpus,
-		               .gpu = to,
-		               .like = rung__measure_blank(RUNG_NUMA_PEER),
-		               .group = (uint32_t)(from_idx * gpus->count + to_idx) };
+	struct pair pair = { .gpus = gpus,
+		             .gpu = to,
+		             .like = rung__measure_blank(RUNG_NUMA_PEER),
+		             .group = (uint32_t)(from_idx * gpus->count + to_idx) };
 	/* peer access stays enabled afterwards */
 	int rc = from == to ? 0 : gpus->ops->reach(to->number, from->number);
 
-	place.like.gpu = from->position;
-	place.like.gpu_bus_id = from->bus_id;
-	place.like.to_gpu = to->position;
-	place.like.to_gpu_bus_id = to->bus_id;
-	place.like.buffer_bytes = m->gpu_sizes.table_bytes;
-	place.like.advised_bytes = m->gpu_table_bytes_advised;
+	pair.like.gpu = from->position;
+	pair.like.gpu_bus_id = from->bus_id;
+	pair.like.to_gpu = to->position;
+	pair.like.to_gpu_bus_id = to->bus_id;
+	pair.like.buffer_bytes = m->gpu_sizes.table_bytes;
+	pair.like.advised_bytes = m->gpu_table_bytes_advised;
 	if (rc < 0)
-		rc = rung__measure_why(m, rc, &place.why);
-	if (rc == 0 && !place.why)
-		rc = alloc_table(m, &place, from->number, &place.table, &place.why);
-	if (rc == 0 && !place.why)
-		rc = alloc_table(m, &place, to->number, &place.buffer, &place.why);
+		rc = rung__measure_why(m, rc, &pair.why);
+	if (rc == 0 && !pair.why)
+		rc = alloc_table(m, &pair, from->number, &pair.table, &pair.why);
+	if (rc == 0 && !pair.why)
+		rc = alloc_table(m, &pair, to->number, &pair.buffer, &pair.why);
 	if (rc == 0)
-		rc = measure_place(m, &place, peer_kinds, RUNG__ARRAY_LEN(peer_kinds));
+		rc = measure_pair(m, &pair, peer_kinds, RUNG__ARRAY_LEN(peer_kinds));
 	/* NULL for memory that was not allocated */
-	gpus->ops->release(to->number, place.buffer);
-	gpus->ops->release(from->number, place.table);
+	gpus->ops->release(to->number, pair.buffer);
+	gpus->ops->release(from->number, pair.table);
 	return rc;
 }
 

@@ -29,7 +29,7 @@ const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx)
 const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint64_t bytes)
 {
 	const struct rung__measure_node *node = &m->nodes[idx];
-	const uint64_t room = rung__measure_available(m, idx);
+	const uint64_t available = rung__measure_available(m, idx);
 	size_t with_memory = 0;
 
 	if (!node->node->has_memory)
@@ -45,11 +45,11 @@ const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint6
 	if (with_memory > 1 && node->core_count == 0 && !m->policy.can_bind)
 		return rung__measure_text(m, "memory cannot be put on node %" PRIu32 ": %s",
 		                          node->node->node, m->policy.bind_why);
-	if (bytes > room)
+	if (bytes > available)
 		return rung__measure_text(m,
 		                          "%" PRIu64 " MiB do not fit into the %" PRIu64
 		                          " MiB that may be allocated on node %" PRIu32,
-		                          bytes >> 20, room >> 20, node->node->node);
+		                          bytes >> 20, available >> 20, node->node->node);
 	return NULL;
 }
 
@@ -179,9 +179,9 @@ int rung__measure_alloc(struct rung__measuring *m, size_t idx, uint64_t bytes, u
 
 /* Measure a pair. If threads cannot be pinned to a CPU of its node (RUNG_E_NOSUP), call `measure`
  * again with the reason, to add its results as absent. */
-static int measure_place(struct rung__measuring *m, struct rung__measure_pair pair,
-                         int (*measure)(struct rung__measuring *m,
-                                        const struct rung__measure_pair *pair))
+static int measure_pair(struct rung__measuring *m, struct rung__measure_pair pair,
+                        int (*measure)(struct rung__measuring *m,
+                                       const struct rung__measure_pair *pair))
 {
 	int rc;
 
@@ -210,7 +210,7 @@ int rung__measure_each(struct rung__measuring *m,
 		for (size_t cpu = 0; cpu < m->node_count && rc == 0; cpu++) {
 			const struct rung__measure_pair pair = { cpu, idx, &memory, why };
 
-			rc = measure_place(m, pair, measure);
+			rc = measure_pair(m, pair, measure);
 		}
 		rung__measure_release(&memory);
 	}

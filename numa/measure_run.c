@@ -153,7 +153,7 @@ static int prepare(struct rung__measuring *m)
 
 /* Order of the results: by matrix, group, CPU node, memory node. Measuring has another order,
  * because memory is allocated once for all CPU nodes. */
-static int by_place(const void *a, const void *b)
+static int by_nodes(const void *a, const void *b)
 {
 	const struct rung__measure_entry *x = a, *y = b;
 
@@ -185,7 +185,7 @@ static int measure(struct rung__measuring *m)
 	}
 	if (rc == 0)
 		qsort(report->entries, report->info.result_count, sizeof(*report->entries),
-		      by_place);
+		      by_nodes);
 	report->info.seconds = (double)(rung__now_ns() - begin_ns) / 1e9;
 	return rc;
 }

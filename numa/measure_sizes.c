@@ -71,15 +71,15 @@ uint64_t rung__measure_ids_bytes(const struct rung__measuring *m, uint64_t array
 	                      RUNG__MEASURE_HUGE_BYTES);
 }
 
-/* The largest array that fits in `room` together with two more, which serve as a table, and the ids
- * of its rows. One huge page is left for rounding up the ids. 0: nothing fits. */
-static uint64_t array_that_fits(const struct rung__measuring *m, uint64_t room)
+/* The largest array that fits in `available` together with two more, which serve as a table, and
+ * the ids of its rows. One huge page is left for rounding up the ids. 0: nothing fits. */
+static uint64_t array_that_fits(const struct rung__measuring *m, uint64_t available)
 {
 	const uint64_t row_bytes = m->rows[0], of_a_row = 3 * row_bytes + sizeof(uint64_t);
 
-	if (room < RUNG__MEASURE_HUGE_BYTES)
+	if (available < RUNG__MEASURE_HUGE_BYTES)
 		return 0;
-	return rung__align_down((room - RUNG__MEASURE_HUGE_BYTES) / of_a_row * row_bytes,
+	return rung__align_down((available - RUNG__MEASURE_HUGE_BYTES) / of_a_row * row_bytes,
 	                        RUNG__MEASURE_HUGE_BYTES);
 }
 
@@ -124,11 +124,11 @@ static void choose_tables(struct rung__measuring *m)
 		struct rung__measure_node *node = &m->nodes[i];
 		const uint64_t others =
 			node->array_bytes + rung__measure_ids_bytes(m, node->array_bytes);
-		const uint64_t room = rung__measure_available(m, i);
+		const uint64_t available = rung__measure_available(m, i);
 
-		node->table_bytes =
-			room > others ? rung__align_down(room - others, RUNG__MEASURE_HUGE_BYTES)
-				      : 0;
+		node->table_bytes = available > others ? rung__align_down(available - others,
+		                                                          RUNG__MEASURE_HUGE_BYTES)
+		                                       : 0;
 		if (node->node->has_memory && node->array_bytes >= m->array_bytes_advised &&
 		    node->table_bytes >= 2 * node->array_bytes)
 			common = RUNG__MIN(common, node->table_bytes);
@@ -156,11 +156,11 @@ static void choose_gpu_sizes(struct rung__measuring *m)
 	m->gpu_table_bytes_advised = RUNG__MAX(m->gpu_sizes.table_bytes, m->array_bytes_advised);
 	m->gpu_sizes.table_bytes = m->gpu_table_bytes_advised;
 	for (size_t i = 0; i < m->node_count; i++) {
-		const uint64_t room =
+		const uint64_t available =
 			rung__align_down(rung__measure_available(m, i), RUNG__MEASURE_HUGE_BYTES);
 
-		if (m->nodes[i].node->has_memory && room >= GPU_TABLE_BYTES_MIN)
-			m->gpu_sizes.table_bytes = RUNG__MIN(m->gpu_sizes.table_bytes, room);
+		if (m->nodes[i].node->has_memory && available >= GPU_TABLE_BYTES_MIN)
+			m->gpu_sizes.table_bytes = RUNG__MIN(m->gpu_sizes.table_bytes, available);
 	}
 }
 

@@ -163,8 +163,8 @@ struct before {
 	uint64_t reads, read_bytes, saved_rows, duplicate_rows;
 };
 
-static void look(const struct cold_strategy *strategy, struct cold_run *run,
-                 struct before *before_out)
+static void read_counters(const struct cold_strategy *strategy, struct cold_run *run,
+                          struct before *before_out)
 {
 	if (strategy->counted)
 		strategy->counted(run);
@@ -225,7 +225,7 @@ static void run_strategy(const struct cold_strategy *strategy, struct cold_run *
 		          run->batch_count);
 	strategy->open(run);
 	wrong += run->warmup ? fetch(strategy, run, 0, run->warmup, check, outs, &ignored) : 0;
-	look(strategy, run, &before);
+	read_counters(strategy, run, &before);
 	wrong += fetch(strategy, run, run->warmup, run->batch_count, check, outs, &clocks);
 	if (strategy->counted)
 		strategy->counted(run);

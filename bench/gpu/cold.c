@@ -202,12 +202,12 @@ struct watch {
 	struct {
 		double at;
 		uint64_t reads, scatters;
-	} looks[POLLS_MAX]; /* only where a counter changed */
+	} polls[POLLS_MAX]; /* only where a counter changed */
 	unsigned count;
 	_Atomic int stop;
 };
 
-static void *look(void *arg)
+static void *sample_counters(void *arg)
 {
 	const struct timespec pause = { .tv_nsec = POLL_US * 1000 };
 	struct watch *watch = arg;
@@ -216,11 +216,11 @@ static void *look(void *arg)
 		struct rung_store_stats stats = bench_stats(watch->store);
 		unsigned n = watch->count;
 
-		if (n == 0 || watch->looks[n - 1].reads != stats.device_reads ||
-		    watch->looks[n - 1].scatters != stats.scatters) {
-			watch->looks[n].at = bench_now() - watch->begun;
-			watch->looks[n].reads = stats.device_reads;
-			watch->looks[n].scatters = stats.scatters;
+		if (n == 0 || watch->polls[n - 1].reads != stats.device_reads ||
+		    watch->polls[n - 1].scatters != stats.scatters) {
+			watch->polls[n].at = bench_now() - watch->begun;
+			watch->polls[n].reads = stats.device_reads;
+			watch->polls[n].scatters = stats.scatters;
 			watch->count++;
 		}
 		nanosleep(&pause, NULL);
@@ -269,22 +269,22 @@ static void timeline_run(const struct cold *cold, cudaStream_t compute, double b
 	bench_cuda(cudaStreamSynchronize(compute), "gathering");
 }
 
-static void out_looks(const struct watch *watch)
+static void out_polls(const struct watch *watch)
 {
-	uint64_t last_reads = watch->looks[watch->count - 1].reads, during = 0;
+	uint64_t last_reads = watch->polls[watch->count - 1].reads, during = 0;
 
 	out_array("counters");
 	for (unsigned i = 0; i < watch->count; i++) {
 		out_object(NULL);
-		out_real("us", watch->looks[i].at * 1e6);
-		out_u64("reads", watch->looks[i].reads);
-		out_u64("scatters", watch->looks[i].scatters);
+		out_real("us", watch->polls[i].at * 1e6);
+		out_u64("reads", watch->polls[i].reads);
+		out_u64("scatters", watch->polls[i].scatters);
 		out_end();
-		if (watch->looks[i].reads < last_reads)
-			during = watch->looks[i].scatters;
+		if (watch->polls[i].reads < last_reads)
+			during = watch->polls[i].scatters;
 	}
 	out_end();
-	out_u64("scatters", watch->looks[watch->count - 1].scatters);
+	out_u64("scatters", watch->polls[watch->count - 1].scatters);
 	/* copies to the GPU that were queued while rows were still being read */
 	out_u64("scatters_before_last_read", during);
 }
@@ -325,7 +325,7 @@ static void timeline(const struct bench *b, const struct bench_data *data)
 	bench_cuda(cudaEventRecord(base, b->stream), "recording an event");
 	bench_cuda(cudaEventSynchronize(base), "waiting for an event");
 	*watch = (struct watch){ .store = &cold.store, .begun = bench_now() };
-	if (pthread_create(&thread, NULL, look, watch) != 0)
+	if (pthread_create(&thread, NULL, sample_counters, watch) != 0)
 		bench_die("a thread cannot be created");
 	timeline_run(&cold, compute, watch->begun, times);
 	watch->stop = 1;
@@ -335,7 +335,7 @@ static void timeline(const struct bench *b, const struct bench_data *data)
 	out_u64("batch_rows", cold.batch_rows);
 	out_u64("verified_rows", cold_verify(&cold));
 	out_batches(&cold, base, times);
-	out_looks(watch);
+	out_polls(watch);
 	out_end();
 	for (unsigned i = 0; i < TIMELINE_BATCHES; i++) {
 		bench_cuda(cudaEventDestroy(times[i].gathered), "destroying an event");

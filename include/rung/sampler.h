@@ -172,12 +172,12 @@ typedef int (*rung_batch_fn)(void *ctx, const struct rung_batch *batch, uint64_t
 /**
  * Sample many batches in parallel, one thread per batch.
  *
- * By default `take` receives them in order, one at a time, on any of the threads, while other
+ * By default `accept` receives them in order, one at a time, on any of the threads, while other
  * threads sample up to four batches per thread ahead. With any_order, each thread hands over its
  * own batches, in parallel with the others. The batches equal those of rung_sampler_sample().
  *
- * @return 0 if `take` accepted all batches; else the error of the first batch in order that could
- *         not be sampled or was refused: in order, `take` has received all batches before it and
+ * @return 0 if `accept` accepted all batches; else the error of the first batch in order that could
+ *         not be sampled or was refused: in order, `accept` has received all batches before it and
  *         none after it. RUNG_E_INVAL, RUNG_E_NOMEM
  *
  * Memory: one batch per thread, in order four, each as large as the largest.
@@ -185,7 +185,7 @@ typedef int (*rung_batch_fn)(void *ctx, const struct rung_batch *batch, uint64_t
  * Threads: one call per sampler at a time.
  */
 RUNG_API int rung_sampler_run(struct rung_sampler *sampler, const struct rung_minibatches *batches,
-                              rung_batch_fn take, void *ctx);
+                              rung_batch_fn accept, void *ctx);
 
 /**
  * The vertices of a batch, seeds first, then in order of first appearance.

@@ -124,13 +124,13 @@ static int read_counts(struct rung__preset *p, struct mag_counts *counts)
  * is NULL if it does not exist. @return 0, RUNG_E_NOMEM */
 static int find_full(struct rung__preset *p, const char **path_out)
 {
-	static const char *const places[] = { "full_feat.npy", "../full_feat.npy",
-		                              "../mag240m/full_feat.npy" };
+	static const char *const names[] = { "full_feat.npy", "../full_feat.npy",
+		                             "../mag240m/full_feat.npy" };
 	uint64_t bytes;
 
 	*path_out = NULL;
-	for (size_t i = 0; i < RUNG__ARRAY_LEN(places); i++) {
-		const char *path = rung__preset_text(p, "%s/%s", p->dir, places[i]);
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(names); i++) {
+		const char *path = rung__preset_text(p, "%s/%s", p->dir, names[i]);
 
 		if (!path)
 			return RUNG_E_NOMEM;

@@ -28,7 +28,7 @@ struct probe {
 	const struct rung__direct *file;
 	uint64_t bytes; /* of one read or write */
 	/* number of positions, `bytes` from each other and used round robin; offset of the first */
-	uint64_t places, first;
+	uint64_t positions, first;
 	uint64_t done; /* jobs of earlier rounds */
 	bool writes;
 	unsigned char *buffers; /* [threads][bytes] */
@@ -38,7 +38,8 @@ struct probe {
 static int move(void *ctx, uint64_t job, uint32_t worker)
 {
 	const struct probe *probe = ctx;
-	const uint64_t offset = probe->first + (probe->done + job) % probe->places * probe->bytes;
+	const uint64_t offset =
+		probe->first + (probe->done + job) % probe->positions * probe->bytes;
 	unsigned char *buffer = probe->buffers + worker * probe->bytes;
 
 	if (probe->writes)
@@ -104,7 +105,7 @@ static void measure_source(const struct rung__direct *file, const struct rung_so
 		.file = file,
 		.bytes = LARGE_BYTES,
 		.first = rung__align_up(rung__source_location(src).offset, RUNG__PAGE_BYTES),
-		.places = info->row_count * info->row_bytes / LARGE_BYTES - 1,
+		.positions = info->row_count * info->row_bytes / LARGE_BYTES - 1,
 	};
 
 	figures->read_bytes_per_s = LARGE_BYTES * rate(&large, LARGE_JOBS);
@@ -133,7 +134,7 @@ static void measure_inflating(const struct rung_source *src, uint64_t row_bytes,
 static void measure_output(const struct rung__stage *stage, struct rung__figures *figures)
 {
 	struct probe probe = { .bytes = LARGE_BYTES,
-		               .places = UINT64_MAX / LARGE_BYTES / 2,
+		               .positions = UINT64_MAX / LARGE_BYTES / 2,
 		               .writes = true };
 	char *parent =
 		rung__format("%.*s.", (int)(stage->dir.name - stage->dir.path), stage->dir.path);

@@ -25,9 +25,9 @@
 /* A text that grows line by line. Out of memory is remembered and checked once, at the end. */
 struct lines {
 	const struct rung__stage *stage;
-	char *text;         /* NUL-terminated; NULL while it is empty */
-	size_t bytes, room; /* without the NUL, and allocated */
-	bool failed;        /* out of memory */
+	char *text;             /* NUL-terminated; NULL while it is empty */
+	size_t bytes, capacity; /* without the NUL, and allocated */
+	bool failed;            /* out of memory */
 };
 
 /* Append to the text, which grows to twice the needed size. */
@@ -35,13 +35,13 @@ static void append(struct lines *lines, const char *text)
 {
 	const size_t bytes = strlen(text);
 
-	if (!lines->failed && lines->bytes + bytes + 1 > lines->room) {
-		const size_t room = 2 * (lines->room + bytes + 1);
-		char *grown = rung__realloc_array(lines->text, room, 1);
+	if (!lines->failed && lines->bytes + bytes + 1 > lines->capacity) {
+		const size_t capacity = 2 * (lines->capacity + bytes + 1);
+		char *grown = rung__realloc_array(lines->text, capacity, 1);
 
 		lines->failed = !grown;
 		lines->text = grown ? grown : lines->text;
-		lines->room = grown ? room : lines->room;
+		lines->capacity = grown ? capacity : lines->capacity;
 	}
 	if (lines->failed)
 		return;

@@ -8,7 +8,7 @@
 
 struct pump_run {
 	const struct rung__pump *pump;
-	unsigned char *rooms; /* [threads][pump->buffer_bytes] */
+	unsigned char *buffers; /* [threads][pump->buffer_bytes] */
 };
 
 /* One item in a job: pass the thread's own memory on. */
@@ -17,7 +17,7 @@ static int work(void *ctx, uint64_t item, uint32_t worker)
 	const struct pump_run *run = ctx;
 	const struct rung__pump *pump = run->pump;
 
-	return pump->work(pump->ctx, item, run->rooms + worker * pump->buffer_bytes);
+	return pump->work(pump->ctx, item, run->buffers + worker * pump->buffer_bytes);
 }
 
 /* The number of threads: the wanted one within its limits, then as memory and items allow. */
@@ -67,11 +67,11 @@ int rung__pump_run(const struct rung__pump *pump)
 	struct pump_run run = { pump, rung__malloc_aligned(RUNG__PAGE_BYTES, (size_t)bytes) };
 	int rc;
 
-	if (run.rooms)
+	if (run.buffers)
 		rc = run_jobs(&run, threads);
 	else
 		rc = rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes to read into", pump->step,
 		                bytes);
-	rung__free(run.rooms);
+	rung__free(run.buffers);
 	return rc;
 }

@@ -58,7 +58,7 @@ struct rung__id_reader {
 
 /** Result of a read. */
 struct rung__ids {
-	void *ids;      /* the first id, inside the room */
+	void *ids;      /* the first id, inside the buffer */
 	uint64_t good;  /* number of ids before the first that is not below the limit */
 	uint64_t value; /* that id, in the format of rung__ids_text(); unset if all are good */
 };
@@ -66,12 +66,12 @@ struct rung__ids {
 /**
  * Read ids [first, first + count).
  *
- * @param room  [count * id_bytes + RUNG__READ_SLACK] page-aligned buffer; the ids are stored
- *              somewhere in it
+ * @param buffer  [count * id_bytes + RUNG__READ_SLACK] page-aligned; the ids are stored somewhere
+ *                in it
  * @return 0, also if an id is not below the limit; RUNG_E_IO
  */
 int rung__id_file_read(const struct rung__id_file *file, const struct rung__id_reader *reader,
-                       uint64_t first, uint64_t count, void *room, struct rung__ids *ids_out);
+                       uint64_t first, uint64_t count, void *buffer, struct rung__ids *ids_out);
 
 /** An open graph: two arrays in files, and the sizes and buffers of a pass. */
 struct rung_edges {

@@ -140,14 +140,14 @@ static uint64_t convert_ids(const struct rung__id_file *file, const struct rung_
 }
 
 /* Read bytes at any offset. Direct reads begin on a page; *raw_out is the first requested byte in
- * `room`. */
+ * `buffer`. */
 static int read_at(const struct rung__id_file *file, uint64_t offset, uint64_t bytes,
-                   unsigned char *room, unsigned char **raw_out)
+                   unsigned char *buffer, unsigned char **raw_out)
 {
 	const uint64_t lead = offset % RUNG__PAGE_BYTES;
 
-	*raw_out = room + lead;
-	return rung__direct_read(&file->file, room, lead + bytes, offset - lead);
+	*raw_out = buffer + lead;
+	return rung__direct_read(&file->file, buffer, lead + bytes, offset - lead);
 }
 
 /* Convert a piece, ids [first, first + count), to its destination: from memory, or through the
@@ -180,22 +180,24 @@ static int read_piece(const struct rung__id_file *file, const struct rung__id_re
 	return 0;
 }
 
-/* Read directly into the room. Pieces end on pages, so that the next one begins where the previous
- * one ended. The first piece also has bytes before the first id, which `fresh` does not count. */
+/* Read directly into the buffer. Pieces end on pages, so that the next one begins where the
+ * previous one ended. The first piece also has bytes before the first id, which `fresh` does not
+ * count. */
 static int read_in_place(const struct rung__id_file *file, const struct rung__id_reader *reader,
-                         uint64_t first, uint64_t count, unsigned char *room, struct rung__ids *out)
+                         uint64_t first, uint64_t count, unsigned char *buffer,
+                         struct rung__ids *out)
 {
 	const uint64_t begin = file->offset + first * reader->id_bytes,
 		       lead = begin % RUNG__PAGE_BYTES;
 	const uint64_t bytes = lead + count * reader->id_bytes;
 	uint64_t converted = 0, done = 0;
 
-	out->ids = room + lead;
+	out->ids = buffer + lead;
 	while (done < bytes && out->good == converted &&
 	       !(reader->stop && atomic_load(reader->stop))) {
 		const uint64_t piece = RUNG__MIN(reader->read_bytes, bytes - done);
 		uint64_t fresh;
-		int rc = rung__direct_read(&file->file, room + done, piece, begin - lead + done);
+		int rc = rung__direct_read(&file->file, buffer + done, piece, begin - lead + done);
 
 		if (rc < 0)
 			return rc;
@@ -205,36 +207,36 @@ static int read_in_place(const struct rung__id_file *file, const struct rung__id
 			rc = rung__source_was_read(file->src,
 			                           (first + converted) * reader->id_bytes,
 			                           fresh * reader->id_bytes,
-			                           room + lead + converted * reader->id_bytes);
+			                           buffer + lead + converted * reader->id_bytes);
 		if (rc < 0)
 			return rc;
-		out->good += convert_ids(file, reader, room + lead + converted * reader->id_bytes,
-		                         fresh, room + lead + converted * reader->id_bytes);
+		out->good += convert_ids(file, reader, buffer + lead + converted * reader->id_bytes,
+		                         fresh, buffer + lead + converted * reader->id_bytes);
 		converted += fresh;
 	}
 	if (out->good < converted)
-		out->value = value_at(room + lead, file->dtype, out->good);
+		out->value = value_at(buffer + lead, file->dtype, out->good);
 	return 0;
 }
 
 int rung__id_file_read(const struct rung__id_file *file, const struct rung__id_reader *reader,
-                       uint64_t first, uint64_t count, void *room, struct rung__ids *ids_out)
+                       uint64_t first, uint64_t count, void *buffer, struct rung__ids *ids_out)
 {
 	const uint64_t per_piece = reader->read_bytes / rung_dtype_bytes(file->dtype);
 	uint64_t done = 0;
 	int rc = 0;
 
 	/* a bad id or a stop ends the loop: ids_out->good is then below `done` or `count` */
-	*ids_out = (struct rung__ids){ .ids = room };
+	*ids_out = (struct rung__ids){ .ids = buffer };
 	if (rung__id_file_in_place(file, reader->id_bytes))
-		return read_in_place(file, reader, first, count, room, ids_out);
+		return read_in_place(file, reader, first, count, buffer, ids_out);
 	while (rc == 0 && done < count && ids_out->good == done &&
 	       !(reader->stop && atomic_load(reader->stop))) {
 		const uint64_t piece = RUNG__MIN(per_piece, count - done);
 		uint64_t good = 0;
 
 		rc = read_piece(file, reader, first + done, piece,
-		                (unsigned char *)room + done * reader->id_bytes, &good,
+		                (unsigned char *)buffer + done * reader->id_bytes, &good,
 		                &ids_out->value);
 		ids_out->good += good;
 		done += piece;

@@ -79,12 +79,12 @@ int rung__direct_read(const struct rung__direct *file, void *to, uint64_t bytes,
 }
 
 int rung__direct_read_span(const struct rung__direct *file, uint64_t offset, uint64_t bytes,
-                           unsigned char *room, const unsigned char **at_out)
+                           unsigned char *buffer, const unsigned char **at_out)
 {
 	const uint64_t begin = rung__align_down(offset, RUNG__PAGE_BYTES);
 
-	*at_out = room + (offset - begin);
-	return bytes > 0 ? rung__direct_read(file, room, offset - begin + bytes, begin) : 0;
+	*at_out = buffer + (offset - begin);
+	return bytes > 0 ? rung__direct_read(file, buffer, offset - begin + bytes, begin) : 0;
 }
 
 /* Set O_DIRECT after opening: with the flag in open(), a file system that refuses it may already

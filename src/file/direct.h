@@ -35,11 +35,11 @@ int rung__direct_read(const struct rung__direct *file, void *to, uint64_t bytes,
 
 /**
  * Read bytes at any offset.
- * @param room    page-aligned memory for all pages that contain them
+ * @param buffer  page-aligned memory for all pages that contain them
  * @param at_out  their position in it
  */
 int rung__direct_read_span(const struct rung__direct *file, uint64_t offset, uint64_t bytes,
-                           unsigned char *room, const unsigned char **at_out);
+                           unsigned char *buffer, const unsigned char **at_out);
 
 /**
  * Create a temporary file in `dir`, for reading and writing. It is deleted when it is closed or the

@@ -203,7 +203,7 @@ static int make_rows(struct rung_loader *loader, uint64_t row_count,
 static void drop_rows(struct rung_loader *loader, struct rung__feed_rows *rows)
 {
 	pthread_mutex_lock(&loader->lock);
-	loader->rows_made--;
+	loader->rows_allocated--;
 	if (loader->store->device) {
 		push(&loader->dropped_rows, &rows->item, false);
 		rows = NULL;
@@ -237,7 +237,7 @@ static int make_large_rows(struct rung_loader *loader, uint64_t row_count,
 	}
 	if (rc == 0) {
 		pthread_mutex_lock(&loader->lock);
-		loader->rows_made++;
+		loader->rows_allocated++;
 		pthread_mutex_unlock(&loader->lock);
 	}
 	return rc;
@@ -253,8 +253,8 @@ int rung__feed_acquire_rows(struct rung_loader *loader, struct rung__feed_batch 
 	pthread_mutex_lock(&loader->lock);
 	/* On a device allocate until the usual number exists, instead of letting a gather wait
 	 * for the caller's work. On the CPU free memory is always ready. */
-	may_make =
-		loader->store->device && loader->rows_made < loader->opts.gathers + RUNG__FEED_HELD;
+	may_make = loader->store->device &&
+	           loader->rows_allocated < loader->opts.gathers + RUNG__FEED_HELD;
 	pthread_mutex_unlock(&loader->lock);
 	rows = (struct rung__feed_rows *)pop_free(loader, &loader->free_rows, may_make);
 	if (rows && rows->row_count < count) {
@@ -366,7 +366,7 @@ static bool keep_rows(struct rung_loader *loader, struct rung__feed_rows *rows)
 		push(&loader->free_rows, &rows->item, on_gpu);
 		return true;
 	}
-	loader->rows_made--;
+	loader->rows_allocated--;
 	if (on_gpu)
 		push(&loader->dropped_rows, &rows->item, false);
 	return on_gpu;

@@ -136,7 +136,7 @@ struct rung_loader {
 	struct rung__feed_list free_batches, free_rows;
 	/* with a device: to be freed at the end of the pass */
 	struct rung__feed_list dropped_batches, dropped_rows;
-	uint64_t rows_made;      /* struct rung__feed_rows that were allocated and not dropped */
+	uint64_t rows_allocated; /* struct rung__feed_rows that were allocated and not dropped */
 	uint64_t rank_count_max; /* of the batches so far, all passes; sizes new rows */
 
 	struct rung__feed_worker *workers; /* [opts.threads] */

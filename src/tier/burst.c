@@ -10,9 +10,9 @@
 /* Submit a read at a random position. The counter continues, so bursts do not repeat positions. */
 static int send(struct rung__burst *burst, uint32_t token)
 {
-	const uint64_t places = burst->file_bytes / burst->read_bytes;
+	const uint64_t positions = burst->file_bytes / burst->read_bytes;
 	const struct rung__fetch fetch = {
-		.offset = rung__mix64(burst->drawn++) % places * burst->read_bytes,
+		.offset = rung__mix64(burst->drawn++) % positions * burst->read_bytes,
 		.to = burst->to + (uint64_t)token * burst->read_bytes,
 		.bytes = burst->read_bytes,
 		.token = token,

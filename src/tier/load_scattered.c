@@ -26,10 +26,10 @@ struct rung__scattered {
 	struct rung__row_reads *reads;
 
 	/* the list: [count] vertices whose rows are to be read, ascending, and the row of `to` for
-	 * each; the tmp arrays are for the sort; all have space for `room` rows */
+	 * each; the tmp arrays are for the sort; all have space for `capacity` rows */
 	uint64_t *vertices, *vertices_tmp;
 	uint32_t *rows, *rows_tmp;
-	uint64_t count, room;
+	uint64_t count, capacity;
 	uint64_t *counts;  /* [PIECES_MAX + 1] rows in each piece */
 	unsigned char *to; /* destination of the part that is being read */
 };
@@ -122,13 +122,13 @@ static uint64_t vertex_of(const struct rung__layout *layout, uint64_t rank)
 /* Enlarge the list. Its contents are lost. */
 static int reserve(struct rung__scattered *s, uint64_t rows)
 {
-	if (rows <= s->room)
+	if (rows <= s->capacity)
 		return 0;
 	rung__free(s->vertices);
 	rung__free(s->vertices_tmp);
 	rung__free(s->rows);
 	rung__free(s->rows_tmp);
-	s->room = rows;
+	s->capacity = rows;
 	s->vertices = rung__malloc_array(rows, sizeof(*s->vertices));
 	s->vertices_tmp = rung__malloc_array(rows, sizeof(*s->vertices_tmp));
 	s->rows = rung__malloc_array(rows, sizeof(*s->rows));
@@ -184,7 +184,8 @@ static int read_part(struct rung__scattered *s, uint64_t first, uint64_t rows, u
 	for (uint64_t begin = 0, end; begin < PIECES_MAX && rc == 0; begin = end) {
 		uint64_t count = s->counts[begin];
 
-		for (end = begin + 1; end < PIECES_MAX && count + s->counts[end] <= s->room; end++)
+		for (end = begin + 1; end < PIECES_MAX && count + s->counts[end] <= s->capacity;
+		     end++)
 			count += s->counts[end];
 		if (count == 0)
 			continue;

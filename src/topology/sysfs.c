@@ -100,12 +100,12 @@ static int absent_or_fail(const struct rung__sys *sys, int err)
 	return not_reported(err) ? 0 : rung__fail_errno(err, "%s", sys->path);
 }
 
-/* Copy up to `room` - 1 bytes; bytes that a terminal could interpret become '?'. */
-static void printable(char *to, size_t room, const char *from, size_t length)
+/* Copy up to `capacity` - 1 bytes; bytes that a terminal could interpret become '?'. */
+static void printable(char *to, size_t capacity, const char *from, size_t length)
 {
 	size_t i = 0;
 
-	for (; i < length && i + 1 < room; i++)
+	for (; i < length && i + 1 < capacity; i++)
 		to[i] = from[i] >= 0x20 && from[i] < 0x7f ? from[i] : '?';
 	to[i] = 0;
 }

@@ -12,7 +12,7 @@ struct tool_table {
 	const char *columns; /* [column_count] 'l' or 'r'; the caller's text */
 	size_t column_count;
 	char **cells; /* [cell_count] row by row, allocated */
-	size_t cell_count, room;
+	size_t cell_count, capacity;
 	int incomplete; /* nonzero: a cell was lost for lack of memory; nothing is printed */
 };
 
@@ -30,13 +30,13 @@ struct tool_table *tool_table_new(const char *columns)
 /* Doubles the room, so that appending stays linear. @return 0, or -1 without memory */
 static int grow(struct tool_table *table)
 {
-	size_t room = table->room ? 2 * table->room : 64;
-	char **cells = reallocarray(table->cells, room, sizeof(*cells));
+	size_t capacity = table->capacity ? 2 * table->capacity : 64;
+	char **cells = reallocarray(table->cells, capacity, sizeof(*cells));
 
 	if (!cells)
 		return -1;
 	table->cells = cells;
-	table->room = room;
+	table->capacity = capacity;
 	return 0;
 }
 
@@ -53,7 +53,7 @@ void tool_table_cell(struct tool_table *table, const char *format, ...)
 	va_end(args);
 	if (length < 0) {
 		table->incomplete = 1;
-	} else if (table->cell_count == table->room && grow(table) < 0) {
+	} else if (table->cell_count == table->capacity && grow(table) < 0) {
 		free(text);
 		table->incomplete = 1;
 	} else {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * How much sets of vertices overlap, from 32 bits per set: minwise hashing (Broder, "On the
- * resemblance and containment of documents", 1997) with few bits per hash (Li, König, "b-Bit
+ * Estimates how much sets of vertices overlap, from 32 bits per set: minwise hashing (Broder, "On
+ * the resemblance and containment of documents", 1997) with few bits per hash (Li, König, "b-Bit
  * Minwise Hashing", 2010). Private to the core.
  *
  * Each of three hashes of 21 bits has a minimum over a set. Two sets A and B have the same minimum
  * with probability |A & B| / |A | B|. A *signature* has the lower 8 bits of the three minima, and
- * the number of vertices of the set with four significant binary digits.
+ * the size of the set, truncated to four significant binary digits.
  */
 #ifndef RUNG_MINHASH_H
 #define RUNG_MINHASH_H
@@ -64,7 +64,7 @@ static inline uint32_t rung__minhash_common(uint32_t a, uint32_t b)
 	       (uint32_t) !(differs & 0xff0000);
 }
 
-/** Whether two signatures agree on any hash. The numbers of vertices do not count. */
+/** Whether two signatures agree on any hash. The sizes of the sets are not compared. */
 static inline int rung__minhash_agree(uint32_t a, uint32_t b)
 {
 	/* a zero byte is the only one whose upper bit is clear and is set by subtracting 1; the
@@ -74,7 +74,7 @@ static inline int rung__minhash_agree(uint32_t a, uint32_t b)
 	return ((differs - 0x01010101u) & ~differs & 0x80808080u) != 0;
 }
 
-/** Vertices of the set, at least 1; from 16 on up to an eighth too small. */
+/** Number of vertices of the set, at least 1. From 16 on it may be too small by up to an eighth. */
 static inline float rung__minhash_count(uint32_t signature)
 {
 	const uint32_t bits = ((signature >> 24) + (127u << 3)) << 20;

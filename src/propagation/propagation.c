@@ -58,8 +58,8 @@ int rung__propagation_of_csc(const struct rung_csc *csc, const struct rung__prop
 	                                  sizeof(*prop->starts));
 	prop->tile_bytes = csc->edge_count * 2 * sizeof(*prop->tiles);
 	prop->tiles = rung__map_pages(prop->tile_bytes);
-	/* passes without records hold all values at once; passes with records at least those of one
-	 * block, and need several panels */
+	/* passes without records hold all values at once; passes with records hold at least the
+	 * values of one block, and need several panels */
 	prop->values_max = csc->edge_count + RUNG__LINE_FLOATS * 2 * prop->block_count;
 	prop->values_max =
 		RUNG__MAX(prop->values_max, (uint64_t)prop->block_edges * (1 + opts->width_max) +
@@ -80,8 +80,8 @@ int rung__propagation_of_csc(const struct rung_csc *csc, const struct rung__prop
 	return 0;
 }
 
-/* Run a pass in panels of as many blocks as the values of this rule fit. A graph without blocks has
- * one empty panel, in which receive() is called. */
+/* Run a pass in panels. Each panel has as many blocks as values_max allows under this rule. A graph
+ * without blocks has one empty panel, in which receive() is called. */
 static int run_in_memory(struct rung__propagation *prop, const struct rung__propagation_rule *rule)
 {
 	uint64_t begin = 0;
@@ -118,8 +118,8 @@ int rung__propagation_pass(struct rung__propagation *prop,
 	rc = prop->edges ? rung__propagation_run_files(prop, rule) : run_in_memory(prop, rule);
 	if (rc < 0)
 		return rc;
-	/* in the order of the bins, whichever thread ran them: the same bits for any number of
-	 * threads */
+	/* added in the order of the bins, whichever thread ran them, so the total has the same bits
+	 * for any number of threads */
 	for (uint32_t bin = 0; bin < prop->bin_count; bin++)
 		sum += prop->bin_results[bin];
 	if (sum_out)

@@ -14,15 +14,15 @@
  *
  * First each block writes its values, edge by edge in the order of its tiles, as one stream from a
  * cached array; then each bin reads its tiles, block by block, into its cached sums. Memory is
- * accessed only in streams: 2 + 4 bytes per edge, twice.
+ * accessed only in streams: 2 + 4 bytes per edge, in each of the two steps.
  *
  * Each u adds in the order of the blocks, and within a block in the order of the graph, in double.
  * The bits of a sum therefore depend neither on the number of threads nor on the part of the graph
  * that is in memory, because blocks are cut by indptr alone.
  *
- * Memory: 8 bytes per vertex for the sums; for a graph in memory tiles and values of all edges, 8
- * bytes per edge; for a graph in files as much of that as the budget allows: one *panel* of blocks
- * at a time, tiled again in each pass.
+ * Memory: 8 bytes per vertex for the sums. A graph in memory also needs the tiles and values of all
+ * edges, 8 bytes per edge. A graph in files needs as much of that as the budget allows: one *panel*
+ * of blocks at a time, tiled again in each pass.
  *
  * Mutual edges (u draws from v and v from u), and edges between vertices that are drawn by the same
  * vertices (minhash.h), need the state of both ends: v sends a *record*, and the state of u is
@@ -67,8 +67,8 @@ struct rung__propagation_rule {
 	/** as send(), with `width` floats per vertex */
 	void (*send_records)(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
 	                     float *records);
-	/** sums[u[i]] += the value that vertex u_first + u[i] gets by its record, in this order;
-	 * u[i] has RUNG__PROPAGATION_MUTUAL set if the edge is mutual */
+	/** sums[u[i]] += the value that vertex u_first + u[i] receives with its record, in this
+	 * order; u[i] has RUNG__PROPAGATION_MUTUAL set if the edge is mutual */
 	void (*combine)(void *ctx, const struct rung__propagation_tile *tile, double *sums);
 	/** sums[u[i]] += values[i], in this order, and any other work for such edges. For one bin
 	 * there is one call at a time. NULL: only the sum */
@@ -100,7 +100,7 @@ struct rung__propagation_opts {
 int rung__propagation_of_csc(const struct rung_csc *csc, const struct rung__propagation_opts *opts,
                              struct rung__propagation **prop_out);
 
-/** The same over a graph in files.
+/** The same for a graph in files.
  * @return 0, RUNG_E_INVAL (memory_bytes is too small), RUNG_E_NOMEM */
 int rung__propagation_of_edges(struct rung_edges *edges, const struct rung__propagation_opts *opts,
                                struct rung__propagation **prop_out);
@@ -124,13 +124,13 @@ int rung__propagation_pass(struct rung__propagation *prop,
  */
 int rung__propagation_find_records(struct rung__propagation *prop, const uint32_t *signatures);
 
-/** Mark in an element of u: bins are smaller, so the bit is free. */
+/** Mark in an element of u. Bins have fewer vertices than this number, so the bit is free. */
 #define RUNG__PROPAGATION_MUTUAL 0x8000u
 
 /** A block or a bin never has more vertices: they are counted in 16 bits. */
 #define RUNG__PROPAGATION_VERTICES_MAX 65536u
 
-/** Passes over the edges so far. */
+/** Number of passes over the edges so far. */
 uint64_t rung__propagation_passes(const struct rung__propagation *prop);
 
 /** Tests: edges per block of graphs opened from now on, 0 for the default. */

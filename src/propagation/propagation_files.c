@@ -52,8 +52,8 @@ static int run_panel(struct filling *fill, bool last)
 	                      prop->opts.pass_total * prop->csc.edge_count);
 }
 
-/* Read the mutual bits of a block, from the page with the first bit on, because the file is read
- * with direct I/O. */
+/* Read the mutual bits of a block. The read begins at the page that has the first bit, because the
+ * file is read with direct I/O. */
 static int read_mutual(const struct rung__propagation *prop, uint64_t i)
 {
 	struct rung__block *block = &prop->blocks[i];
@@ -250,8 +250,9 @@ static int plan_blocks(struct rung__propagation *prop)
 		if (opts->memory_bytes < fixed + each)
 			return rung__fail_min_bytes(fixed + each,
 			                            "score: a memory budget of %" PRIu64
-			                            " bytes: %" PRIu64 " vertices, %d threads "
-			                            "and a block of edges need at least %" PRIu64,
+			                            " bytes is too small: %" PRIu64 " vertices, "
+			                            "%d threads and a block of edges need at "
+			                            "least %" PRIu64,
 			                            opts->memory_bytes, prop->csc.vertex_count,
 			                            opts->threads, fixed + each);
 		count = (opts->memory_bytes - fixed) / each;

@@ -68,7 +68,8 @@ static int add_hashes(void *ctx, const struct rung__edge_chunk *chunk)
 /* The state of the pass over the transposed graph. */
 struct marking {
 	struct rung__propagation *prop;
-	struct rung_edges *edges; /* the graph, whose in-lists are read; chunks have out-lists */
+	/* the graph whose in-lists are read; the chunks have its out-lists */
+	struct rung_edges *edges;
 	struct rung__id_reader offset_reader, id_reader;
 	unsigned char *offset_capacity, *id_capacity;
 	/* offsets of the in-lists that are being processed, from the first of them on */
@@ -212,7 +213,7 @@ static int mark_whole(struct marking *mk, const struct rung__edge_chunk *chunk, 
 	return finish_words(mk, mk->indptr[count]);
 }
 
-/* Mark the out-neighbours of the chunk's i-th list, as far as they are in this chunk, in is_out. */
+/* Mark in `is_out` those out-neighbours of the chunk's i-th list that are in this chunk. */
 static int mark_out(struct marking *mk, const struct rung__edge_chunk *chunk, uint64_t i)
 {
 	uint64_t at, end;
@@ -397,7 +398,7 @@ int rung__propagation_mark_mutual_files(struct rung__propagation *prop)
 	prop->all_mutual = print.forth == print.back;
 	if (prop->all_mutual)
 		return 0;
-	/* its memory is part of the budget, and transposing needs it */
+	/* the panel's memory is part of the budget, and transposing needs it */
 	rung__propagation_send_panel(prop);
 	rc = mark_by_turning(prop, &marked);
 	prop->passes += 2;

@@ -14,7 +14,7 @@
  * longer tiles */
 #define AHEAD_LINES_MAX 64u
 
-/* Each side begins at a cache line, as non-temporal stores need it. */
+/* Each side begins at a cache line, as non-temporal stores require. */
 static uint64_t whole_lines(uint64_t floats)
 {
 	return rung__align_up(floats, RUNG__LINE_FLOATS);
@@ -160,9 +160,9 @@ static void add_tile(const struct rung__propagation_rule *rule,
 }
 
 /*
- * Add all tiles of a bin, in the order of the blocks, and of each block its records last: the order
- * determines the bits of the sums. The next tile is prefetched, because tiles are short and each
- * begins at another place in memory.
+ * Add all tiles of a bin in the order of the blocks, and the records of each block last, because
+ * the order determines the bits of the sums. The next tile is prefetched, because tiles are short
+ * and each begins at another place in memory.
  */
 static void run_bin(const struct rung__propagation *prop, const struct rung__propagation_rule *rule,
                     const struct rung__block *blocks, uint64_t block_count, uint32_t bin)
@@ -194,8 +194,8 @@ void rung__panel_run(struct rung__propagation *prop, const struct rung__propagat
 	uint64_t value_at = 0;
 
 	for (uint64_t i = 0; i < block_count; i++) {
-		/* by the upper bounds, because blocks are tiled, and their sides known, only
-		 * later */
+		/* from the upper bounds, because blocks are tiled only later, and their sides are
+		 * unknown until then */
 		blocks[i].value_at = value_at;
 		value_at += rung__block_values_max(rule, &blocks[i]);
 	}

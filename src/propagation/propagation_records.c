@@ -37,7 +37,7 @@ struct filter {
 	unsigned shift; /* shift of hashes: their upper bits select the word */
 };
 
-/* Number of words for some edges, a power of two, because hashes select words by their upper
+/* Number of words for a number of edges, a power of two, because hashes select words by their upper
  * bits. */
 static uint64_t filter_words(uint64_t edge_count)
 {
@@ -100,8 +100,8 @@ static void fill_filter(const struct rung__propagation *prop, uint32_t bin, stru
 	}
 }
 
-/* List the edges of a bin that pass the filter, in the order of its tiles. Always stored, without a
- * branch, which would be unpredictable. */
+/* List the edges of a bin that pass the filter, in the order of its tiles. Every edge is stored,
+ * and the position advances only for those that pass: a branch would be unpredictable. */
 static void find_candidates(const struct rung__propagation *prop, uint32_t bin,
                             const struct filter *filter, struct candidates *found)
 {
@@ -116,7 +116,7 @@ static void find_candidates(const struct rung__propagation *prop, uint32_t bin,
 			const uint64_t hash = filter_hash(u[e], block->vertex_first + v[e]);
 
 			found->list[count] = (struct rung__candidate){ (uint32_t)i, e };
-			/* otherwise the next candidate overwrites it */
+			/* an edge that does not pass is overwritten by the next one */
 			count += (filter_bits(hash) & ~filter->words[hash >> filter->shift]) == 0;
 		}
 	}
@@ -206,7 +206,7 @@ struct largest {
 	uint64_t bin_out, bin_in, list; /* numbers of edges */
 };
 
-/* Sizes for which every thread allocates its buffers once. */
+/* The largest sizes of all bins: every thread allocates its buffers once, for these. */
 static struct largest measure(const struct rung__propagation *prop)
 {
 	const struct rung_csc *csc = &prop->csc;
@@ -250,7 +250,8 @@ static bool marker_init(struct marker *marker, const struct rung__propagation *p
 	found->starts =
 		rung__malloc_array((UINT64_C(1) << prop->bin_bits) + 1, sizeof(*found->starts));
 	found->mutual = rung__malloc_array(largest->bin_out / 64 + 1, sizeof(*found->mutual));
-	found->list = rung__map_pages(marker->list_bytes); /* touched as needed */
+	/* pages are allocated only when they are first written */
+	found->list = rung__map_pages(marker->list_bytes);
 	found->ids = rung__map_pages(marker->id_bytes);
 	marker->set.slots = rung__map_pages(marker->slot_bytes);
 	marker->filter.words = rung__map_pages(marker->word_bytes);

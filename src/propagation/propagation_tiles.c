@@ -21,7 +21,7 @@ void rung__block_cut(const struct rung__propagation *prop, uint64_t vertex, uint
 		                       .vertex_count = 1,
 		                       .edge_first = edge,
 		                       .indptr = indptr + vertex };
-	/* the list is longer than a block: a part of it */
+	/* the list is longer than a block, so the block is a part of it */
 	if (indptr[vertex + 1] - edge > prop->block_edges) {
 		block->edge_count = prop->block_edges;
 		return;
@@ -184,8 +184,8 @@ static uint32_t write_records(const struct rung__block *block, const uint32_t *p
 	return at;
 }
 
-/* Write tiles with two sides from the marked pairs of the room: all plain edges, then all records.
- * starts[RUNG__PLAIN] has the bins of a block with one side, and is replaced. */
+/* Write tiles with two sides from the marked pairs in the scratch memory: all plain edges, then all
+ * records. starts[RUNG__PLAIN] has the bins of a block with one side, and is replaced. */
 static void write_sides(const struct rung__propagation *prop, const struct rung__block *block,
                         const struct rung__propagation_scratch *scratch)
 {

@@ -23,14 +23,14 @@ enum { RUNG__PLAIN, RUNG__RECORDS, RUNG__SIDES };
 struct rung__block {
 	uint64_t vertex_first;
 	uint32_t vertex_count;
-	uint32_t edge_count;    /* as cut: dropped loops count */
+	uint32_t edge_count;    /* as cut, including self loops that are dropped */
 	uint64_t edge_first;    /* position in the graph */
 	const uint64_t *indptr; /* [vertex_count + 1], offsets in the graph */
-	/* [edge_count] of index_bytes; for a graph in files in the memory of the tiles, which
-	 * replace them */
+	/* [edge_count] of index_bytes each; for a graph in files they are in the memory of the
+	 * tiles, which replace them later */
 	const void *ids;
-	/* bit edge_first % 64 + i belongs to edge i; for a graph in files; NULL: no edge is mutual,
-	 * or all are */
+	/* graph in files: bit edge_first % 64 + i belongs to edge i; NULL: no edge is mutual, or
+	 * all are */
 	const uint64_t *mutual;
 	/* [edge_count] u relative to its bin, then [edge_count] v relative to the block */
 	uint16_t *tiles;
@@ -67,20 +67,21 @@ struct rung__propagation {
 	uint32_t bin_count;
 	double *sums;               /* [vertex_count] */
 	double *bin_results;        /* [bin_count] results of receive() */
-	struct rung__block *blocks; /* [block_count]; for files those of a panel */
+	struct rung__block *blocks; /* [block_count]; for files only the blocks of a panel */
 	uint64_t block_count;
 	/* [2 * edge_count]; for files [block_count][block_edges] ids of index_bytes */
 	uint16_t *tiles;
 	uint64_t tile_bytes;
-	uint32_t *starts;        /* [block_count][bin_count + 1] */
-	uint32_t *record_starts; /* the same, if two-sided; for files always allocated */
+	uint32_t *starts; /* [block_count][bin_count + 1] */
+	/* the same for records, if two-sided; for files always allocated */
+	uint32_t *record_starts;
 	float *values;           /* of one panel */
 	uint64_t values_max;     /* floats */
 	uint64_t *indptr_copies; /* for files: [block_count][RUNG__PROPAGATION_VERTICES_MAX + 1] */
 	struct rung__propagation_scratch *scratch_list; /* [threads] */
 	void *scratch_memory;                           /* of all threads, in huge pages */
-	uint64_t passes;                                /* over the edges */
-	uint64_t rules_run;                             /* those of them that ran a rule */
+	uint64_t passes;                                /* number of passes over the edges so far */
+	uint64_t rules_run;                             /* number of those passes that ran a rule */
 };
 
 /* propagation_tiles.c */

@@ -26,11 +26,13 @@
 #include "sort/partition.h"
 
 #define SLICE_MIN 1024u /* fewer scores are not worth a thread */
-/* the open lines of all buckets, and the lines ahead, stay in a second-level cache */
+/* few enough that the open lines of all buckets, and the next lines, stay in a second-level
+ * cache */
 #define BUCKETS_MAX   2048u
 #define RANGE         (UINT64_C(1) << 16) /* vertices of a range: their ranks fit in the cache */
-#define AHEAD_BUCKETS 4u /* distance in buckets of the prefetch of a range's pieces, */
-#define AHEAD_LINES   6u /* and its length: pieces have 6 lines on average with 1500 buckets */
+#define AHEAD_BUCKETS 4u /* distance of the prefetch of a range's pieces, in buckets */
+/* length of that prefetch: pieces have 6 lines on average with 1500 buckets */
+#define AHEAD_LINES 6u
 
 struct ranking {
 	const float *score;
@@ -40,7 +42,7 @@ struct ranking {
 	bool wide; /* ids do not fit 4 bytes */
 	/* [count]; before the ranks are written: buckets of the scores, 2 bytes each */
 	void *vertex_of_rank;
-	void *rank_of_vertex; /* [count], the inverse map; NULL: not wanted */
+	void *rank_of_vertex; /* [count], the inverse map; NULL: not requested */
 	struct rung__cuts cuts;
 	/* [threads][cuts.count] next output position of each slice by bucket, finally its end */
 	uint64_t *starts;

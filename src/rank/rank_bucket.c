@@ -26,8 +26,8 @@ static inline __attribute__((always_inline)) uint32_t digit_of(const struct digi
 	return ((uint32_t)key - digit->first_key) >> digit->shift & digit->mask;
 }
 
-/* Bits in which keys may differ after subtracting the first key. If the range of the bucket fits in
- * one digit, the pairs need not be read. */
+/* A mask of the bits in which keys can differ after the first key is subtracted. If the range of
+ * the bucket fits in one digit, the pairs need not be read. */
 static inline __attribute__((always_inline)) uint32_t differing_bits(
 	const struct rung__rank_bucket *bucket, bool wide)
 {

@@ -7,8 +7,9 @@
 #include <stdint.h>
 #include <string.h>
 
-#define RUNG__COARSE_BITS 12u     /* sign, exponent and three bits of the mantissa */
-#define RUNG__CUT_INSIDE  0x8000u /* in an entry of fine: the bin has keys of several buckets */
+#define RUNG__COARSE_BITS 12u /* sign, exponent and three bits of the mantissa */
+/* flag in an entry of `fine`: the bin has keys of several buckets */
+#define RUNG__CUT_INSIDE 0x8000u
 
 /**
  * Bucket b has the keys after last[b - 1] up to last[b]. A key that alone exceeds a bucket has its
@@ -62,7 +63,7 @@ static inline uint32_t rung__cuts_find(const struct rung__cuts *cuts, uint32_t k
 	const uint32_t below = key & (UINT32_MAX >> RUNG__COARSE_BITS);
 	uint32_t bucket = cuts->fine[(coarse >> 8) + (below >> (coarse & 31))];
 
-	/* rare: only in fine bins with more scores than a bucket */
+	/* this branch is rarely taken: only in fine bins with more scores than a bucket */
 	if (bucket & RUNG__CUT_INSIDE) {
 		bucket ^= RUNG__CUT_INSIDE;
 		while (key > cuts->last[bucket])

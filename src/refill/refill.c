@@ -16,7 +16,7 @@
 #define TICK_NS_MAX 100000000ull /* longest wait before the stop flag is checked */
 /* a device that has not answered for this many read timeouts is abandoned */
 #define STOP_TIMEOUTS      2u
-#define STOP_SPARE_NS      1000000000ull /* added to them */
+#define STOP_SPARE_NS      1000000000ull /* added to these timeouts */
 #define TIMEOUT_DEFAULT_MS 30000u
 
 /* Derive the rule for merged reads from what the engine can do. */
@@ -25,7 +25,7 @@ static void learn_geometry(struct rung__refill *refill)
 	const struct rung__layout *layout = &refill->layout;
 	const struct rung__geometry *geometry = &refill->geometry;
 
-	/* only after the start: it may have changed from direct to buffered reads */
+	/* only after the start, which may have changed the reader from direct to buffered reads */
 	refill->ops->geometry(refill->reader, &refill->geometry);
 	refill->ops->engine(refill->reader, &refill->engine);
 	refill->rule = (struct rung__read_rule){
@@ -36,7 +36,8 @@ static void learn_geometry(struct rung__refill *refill)
 		                            RUNG__MAX(geometry->read_bytes_max, geometry->align)),
 		.apart = refill->store->opts.no_merge,
 	};
-	/* then the sectors of a row that is read alone contain no other row and fit into a frame */
+	/* if this is true, the sectors of a row that is read alone contain no other row and fit
+	 * into a frame */
 	refill->frames_exact = layout->row_stride % geometry->align == 0 &&
 	                       layout->data_offset % geometry->align == 0 &&
 	                       refill->store->pool.frame_bytes % geometry->align == 0 &&
@@ -195,8 +196,9 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx,
 	rc = alloc_memory(refill);
 	if (rc < 0)
 		goto free_all;
-	/* the reader may write to the whole pool, because frames are destinations too, but its
-	 * probe may use only the slots of this thread: frames of a shared cache hold rows */
+	/* the reader is allowed to write to the whole pool, because frames are destinations too,
+	 * but its probe may use only the slots of this thread: frames of a shared cache hold
+	 * rows */
 	reader_args.pool = store->pool.base;
 	reader_args.pool_bytes = store->pool.bytes;
 	reader_args.probe_at = refill->slots_at;
@@ -225,8 +227,8 @@ int rung__refill_node(const struct rung__refill *refill)
 }
 
 /*
- * Why the thread has not ended. A thread that waits for reads is at the top of its loop each tick.
- * One that has not been there for some ticks waits for something else.
+ * Report why the thread has not ended. A thread that waits for reads reaches the top of its loop
+ * each tick. One that has not reached it for some ticks waits for something else.
  */
 static int not_ended(const struct rung__refill *refill, uint64_t waited_ns)
 {
@@ -257,7 +259,7 @@ int rung__refill_stop(struct rung__refill *refill)
 	pthread_mutex_unlock(&refill->box.lock);
 	if (!rung__end_join(&refill->end, refill->thread, wait_ns))
 		return not_ended(refill, wait_ns);
-	if (refill->lost) /* the kernel may still write to the pool: it stays */
+	if (refill->lost) /* the pool stays allocated, because the kernel may still write to it */
 		store->reads_lost = true;
 	free_refill(refill);
 	return 0;

@@ -22,13 +22,14 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx,
  * thread still runs, and nothing is freed */
 int rung__refill_stop(struct rung__refill *refill);
 
-/** The NUMA node on whose CPUs it runs; -1: any. */
+/** The NUMA node on whose CPUs the thread runs; -1: any. */
 int rung__refill_node(const struct rung__refill *refill);
 
-/** Alignment of its reads in the file, in bytes; 1 through the page cache. */
+/** Alignment of the thread's reads in the file, in bytes; 1 if they go through the page cache. */
 uint32_t rung__refill_align(const struct rung__refill *refill);
 
-/** Add its counters to statistics, and overwrite the texts about the engine. Any thread. */
+/** Add the thread's counters to the statistics, and overwrite the texts about the engine. Any
+ * thread. */
 void rung__refill_stats(const struct rung__refill *refill, struct rung_store_stats *stats);
 
 #endif

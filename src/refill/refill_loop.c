@@ -18,15 +18,16 @@
 #include "base/thread.h"
 #include "refill/state.h"
 
-/* between checks for completions of slow reads while there is nothing else to do */
-#define SLOW_NS   1000000
-#define REMOTE_NS 200000 /* the same while another process reads rows that are needed here */
+/* interval of checks for completed slow reads while there is nothing else to do */
+#define SLOW_NS 1000000
+/* the interval while another process reads rows that are needed here */
+#define REMOTE_NS 200000
 /* measured best: depth / 8, at most 16; half the depth is as slow as a barrier */
 #define GROUP_MAX 16u
 
 /*
- * Reads for gathers that have not run may use half of the slots: when these run depends on the
- * caller's streams, which may wait for other requests, and those need slots too.
+ * Reads for gathers that have not run use at most half of the slots. When such a gather runs
+ * depends on the caller's streams, which can wait for other requests, and those need slots too.
  * @return the oldest part that may use a slot, or NULL
  */
 static struct rung__part *oldest_part(const struct rung__refill *refill)
@@ -108,7 +109,7 @@ static void cancel(const struct rung__refill *refill)
 	rung__request_fail(part->request, RUNG_E_CANCELED, rung__closed_text);
 }
 
-/* The same after the reader has failed. */
+/* Fail the same requests after the reader has failed. */
 static void fail_gone(const struct rung__refill *refill)
 {
 	RUNG__QUEUE_EACH(part, &refill->issuing, struct rung__part, link)
@@ -117,7 +118,7 @@ static void fail_gone(const struct rung__refill *refill)
 	rung__read_fail_gone(refill, part->request);
 }
 
-/* Slots that a device has copied from are free again. */
+/* Free the slots whose rows a device has copied. */
 static void reclaim_slots(struct rung__refill *refill, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -131,25 +132,28 @@ static void reclaim_slots(struct rung__refill *refill, uint32_t count)
 	}
 }
 
-/* No part waits for a token or for another process. */
+/* True if no part waits for a token or for another process. */
 static bool no_part_waits(const struct rung__refill *refill)
 {
 	return rung__queue_is_empty(&refill->issuing) && rung__queue_is_empty(&refill->remote);
 }
 
-/* The thread can only wait: no read is about to complete, and no part could be given a token. With
- * a failed reader waiting parts are not idle: they are to be failed. */
+/* True if the thread can only wait: no read is about to complete, and no part could be given a
+ * token. If the reader has failed and parts wait, the thread is not idle, because it must fail
+ * them. */
 static bool is_idle(const struct rung__refill *refill)
 {
-	bool stuck = refill->free_count == 0 && refill->device; /* until the device has copied */
+	/* lasts until the device has copied the rows */
+	bool stuck = refill->free_count == 0 && refill->device;
 
 	return rung__reads_expected(refill) == 0 &&
 	       (!oldest_part(refill) ||
 	        ((stuck || refill->in_flight >= refill->depth) && !refill->broken));
 }
 
-/* Sleep until there is something to do. With slow reads in flight, or rows at another process, the
- * sleep is bounded: neither wakes this thread. The box's lock is held. */
+/* Sleep until there is something to do. The sleep is bounded while slow reads are in flight or
+ * another process reads rows that are needed here, because neither wakes this thread. The box's
+ * lock is held. */
 static void await_work(struct rung__refill *refill)
 {
 	const bool remote = !rung__queue_is_empty(&refill->remote);
@@ -192,8 +196,8 @@ static bool drain_queue(struct rung__refill *refill)
 
 /*
  * Device: every slot has rows to be copied, or is lost to a read that does not complete, and some
- * were not handed over yet. They are sent in slot batches that are not full; otherwise the device
- * and this thread would wait for each other.
+ * of these rows were not handed over yet. Send them in slot batches that are not full; otherwise
+ * the device and this thread would wait for each other.
  */
 static void send_what_is_held(struct rung__refill *refill)
 {
@@ -211,7 +215,7 @@ static void send_what_is_held(struct rung__refill *refill)
 static void reap(struct rung__refill *refill)
 {
 	uint32_t group = RUNG__MIN(RUNG__MAX(refill->depth / 8, 1u), GROUP_MAX);
-	/* slow reads must not delay the other ones, or queued reads */
+	/* slow reads must delay neither the other reads in flight nor queued reads */
 	uint32_t expected = rung__reads_expected(refill);
 	uint32_t want = expected < group ? 1 : group;
 	uint64_t timeout_ns = expected == 0                            ? 0
@@ -231,7 +235,7 @@ static void reap(struct rung__refill *refill)
 	assert((uint32_t)count <= refill->in_flight);
 	refill->in_flight -= (uint32_t)count;
 	/* short and failed reads are sent again before new reads take their places in the queue;
-	 * complete ones are copied after the submission below */
+	 * complete reads are copied after the submission below */
 	for (int i = 0; i < count; i++) {
 		struct rung__fetched *fetched = &refill->fetched[i];
 
@@ -246,7 +250,7 @@ static void reap(struct rung__refill *refill)
 		int rc = refill->ops->reap(refill->reader, 0, 0, NULL, 0);
 
 		if (rc < 0)
-			/* the next wait for reads reports it again and abandons them */
+			/* the next wait for reads fails in the same way, and abandons the reads */
 			refill->broken = -rc;
 	}
 	for (uint32_t i = 0; i < whole; i++) {
@@ -257,8 +261,8 @@ static void reap(struct rung__refill *refill)
 	rung__parts_complete(refill);
 }
 
-/* The queue is full of reads that are past their timeout: requests that wait for a token would wait
- * in vain. */
+/* The queue is full of reads that are past their timeout, so requests that wait for a token would
+ * never get one. */
 static void fail_stuck(const struct rung__refill *refill)
 {
 	char text[RUNG__ERROR_BYTES];
@@ -270,13 +274,13 @@ static void fail_stuck(const struct rung__refill *refill)
 	fail_issuing(refill, RUNG_E_IO, text);
 	RUNG__QUEUE_EACH(part, &refill->remote, struct rung__part, remote_link)
 	{
-		/* they could not be read here either */
+		/* this thread could not read their rows either */
 		if (refill->now_ns - part->remote_ns > refill->timeout_ns)
 			rung__request_fail(part->request, RUNG_E_IO, text);
 	}
 }
 
-/* Once in a tick: check for reads that are late, and for processes that have died, whose pins and
+/* Once per tick: check for reads that are late, and for processes that have died, whose pins and
  * reads are released. */
 static void tick(struct rung__refill *refill)
 {

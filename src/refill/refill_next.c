@@ -8,16 +8,18 @@
  * longer than another read (merge_gap_bytes).
  *
  * Each row is looked up in the cache once. It is cached, it is being read, or it must be read: into
- * a frame if the cache keeps it and the read has only this row, else into a slot. A row that is
- * being read by this thread waits for that read, of whichever request it is; a row that another
- * process reads is looked up again later (rung__remote_poll()).
+ * a frame if the cache keeps it and the read has only this row, else into a slot. A miss of a row
+ * that this thread is already reading waits for that read, whichever request it belongs to; a row
+ * that another process reads is looked up again later (rung__remote_poll()).
  */
 #include "refill/state.h"
 
-#define HITS_MAX  64u    /* rows found in the cache that are pinned at a time, and then copied */
+/* rows found in the cache that are pinned at the same time, and then copied */
+#define HITS_MAX  64u
 #define POLLS_MAX 256u   /* rows looked up before the cache's lock is released to others */
-#define REMOTE_NS 100000 /* between two checks of rows that another process reads */
-/* longest wait for such rows: after it their reader counts as stopped, and they are read here */
+#define REMOTE_NS 100000 /* interval of checks of rows that another process reads */
+/* longest wait for such rows: after that the process that reads them counts as stopped, and they
+ * are read here */
 #define LATE_NS 80000000u
 
 /* A row found in the cache: misses first .. end, and its frame, which is pinned. */
@@ -26,13 +28,14 @@ struct hit {
 	uint32_t frame;
 };
 
-/* One step: the read that is being prepared, and the hits on the way. */
+/* State of one step: the read that is being prepared, and the cached rows that were found before it
+ * was complete. */
 struct plan {
 	struct rung__refill *refill;
 	struct rung__part *part;
 	struct rung__read *read;
 	uint32_t token;
-	uint64_t row_end; /* in the file, of the read's last row */
+	uint64_t row_end; /* end of the read's last row in the file */
 	bool waited;      /* LATE_NS have passed for a row that another process reads */
 	struct hit hits[HITS_MAX];
 	uint32_t hit_count;
@@ -84,20 +87,21 @@ static bool wait_for_read(const struct plan *plan, const struct rung__cache_slot
 	return true;
 }
 
-/* Add a row to those of the part that another process reads. */
+/* Add a row to the part's list of rows that another process reads. */
 static void wait_remote(struct rung__refill *refill, struct rung__part *part, uint64_t ref)
 {
 	if (part->remote == RUNG__MISS_REF_NONE) {
 		part->remote_ns = refill->now_ns;
 		rung__queue_push_first(&refill->remote, &part->remote_link);
 	}
-	/* the list still has the frame of an earlier request, which a failure would release */
+	/* the entry still has a frame of an earlier request, which a failure would release */
 	*rung__miss_ref_frame(refill, ref) = RUNG__CACHE_NONE;
 	*rung__miss_ref_link(refill, ref) = part->remote;
 	part->remote = ref;
 }
 
-/* Look a row up and decide about it: misses first .. end. The cache is locked, if there is one. */
+/* Look up the row of misses first .. end, and decide how it is served. The cache is locked, if
+ * there is one. */
 static void look_up_row(struct plan *plan, uint64_t first, uint64_t end)
 {
 	struct rung__refill *refill = plan->refill;
@@ -119,7 +123,8 @@ static void look_up_row(struct plan *plan, uint64_t first, uint64_t end)
 		plan->hits[plan->hit_count++] = (struct hit){ first, end, slot.frame };
 		break;
 	case RUNG__CACHE_READING:
-		if (!wait_for_read(plan, &slot, ref)) /* read again, not kept */
+		/* the row is read again, and not kept in the cache */
+		if (!wait_for_read(plan, &slot, ref))
 			add_row(plan, ref, RUNG__CACHE_NONE);
 		break;
 	case RUNG__CACHE_REMOTE:
@@ -190,7 +195,7 @@ bool rung__next_read(struct rung__refill *refill, uint32_t token, struct rung__p
 	};
 	uint32_t polls = 0;
 
-	/* ends when the read is full, or when too many frames are pinned */
+	/* the loop ends when the read is full, or when too many frames are pinned */
 	begin_read(&plan);
 	if (refill->cache)
 		rung__cache_lock(refill->cache);
@@ -199,7 +204,8 @@ bool rung__next_read(struct rung__refill *refill, uint32_t token, struct rung__p
 		uint64_t first = part->cursor, end = rung__run_end(part, first);
 
 		part->cursor = end;
-		part->pending += end - first; /* before a hit subtracts them */
+		/* added first, because copying a row found in the cache subtracts its misses */
+		part->pending += end - first;
 		look_up_row(&plan, first, end);
 		if (++polls % POLLS_MAX == 0 && refill->cache) {
 			rung__cache_unlock(refill->cache);
@@ -215,9 +221,9 @@ bool rung__next_read(struct rung__refill *refill, uint32_t token, struct rung__p
 	return true;
 }
 
-/* ---- rows that other processes read ---- */
+/* ---- rows that other processes are reading ---- */
 
-/* Look up one row again: it is cached, still being read, or to be read here. @return true if the
+/* Look up one row again. It is cached, still being read, or must be read here. @return true if the
  * read with the token is to be sent */
 static bool inspect(struct rung__refill *refill, struct rung__part *part, uint64_t since_ns,
                     uint64_t ref, uint32_t token)
@@ -228,7 +234,7 @@ static bool inspect(struct rung__refill *refill, struct rung__part *part, uint64
 	uint64_t first = (uint32_t)ref, end = rung__run_end(part, first);
 
 	begin_read(&plan);
-	/* not longer than the timeout, which tests and callers may set below LATE_NS */
+	/* not longer than the timeout, which tests and callers can set below LATE_NS */
 	plan.waited = refill->now_ns - since_ns > RUNG__MIN(LATE_NS, refill->timeout_ns);
 	rung__cache_lock(refill->cache);
 	look_up_row(&plan, first, end);
@@ -258,7 +264,8 @@ static void inspect_part(struct rung__refill *refill, struct rung__part *part)
 			rung__rows_failed(refill, &one, RUNG__CACHE_NONE, part->request->status,
 			                  "");
 		} else if (!can_send) {
-			/* the row may have to be read here, so it needs a token to be looked up */
+			/* this thread may have to read the row, so it is looked up only if there is
+			 * a token */
 			refill->starved = true;
 			wait_remote(refill, part, ref);
 		} else if (inspect(refill, part, since_ns, ref,

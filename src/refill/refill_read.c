@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The life of a read: submitted, completed, retried, split, finished.
+ * The life of a read: it is submitted, completed, retried, split and finished.
  *
  * Errors. A read that fails or stays short is retried; a read of several rows is then split and
- * each row is read alone, because one bad sector fails everything the block layer merged with it. A
- * row that still fails fails the requests that need it, with row, file, offset and errno; the
- * others continue. A read that does not complete in time fails them too; its slot or frame is
- * reused only when it has completed after all, because the kernel may write to it until then.
+ * each row is read alone, because one bad sector fails everything the block layer merged with it.
+ * If a row still fails, the requests that need it fail, with row, file, offset and errno; the
+ * others continue. A read that does not complete in time also fails its requests; its slot or frame
+ * is reused only when it has completed after all, because the kernel may write to it until then.
  *
  * A token names one read at a time. It is in use (`busy`) from the submission until the last of its
  * rows is over, also between the reads of a split one, and its slot may be held longer for a
@@ -19,15 +19,15 @@
 
 #include "refill/state.h"
 
-#define TRIES_MAX 3u /* of one read, the first included */
+#define TRIES_MAX 3u /* attempts per read, including the first */
 /* bytes of a completed read to prefetch: the hardware prefetcher continues from there */
 #define ASK_BYTES 512u
-/* longest time for which other work waits for a read */
+/* longest time that other work waits for a read */
 #define SLOW_NS 100000000ull
 
 const char rung__closed_text[] = "the store was closed while the request was in flight";
 
-/* Position in the pool of the file's byte read->base. */
+/* Position in the pool that corresponds to byte read->base of the file. */
 static uint64_t base_at(const struct rung__refill *refill, uint32_t token)
 {
 	uint32_t frame = refill->reads[token].frame;
@@ -42,7 +42,7 @@ static uint64_t row_offset(const struct rung__refill *refill, uint64_t ref)
 	return rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, ref));
 }
 
-/* Count a read that has brought its rows. */
+/* Count a read whose rows have arrived. */
 static void count_read(struct rung__refill *refill, const struct rung__read *read)
 {
 	struct rung__refill_counters *counters = &refill->counters;
@@ -56,7 +56,7 @@ static void count_read(struct rung__refill *refill, const struct rung__read *rea
 	              1);
 }
 
-/* Count the time from the completion to the end of the copy, which also advances the clock. */
+/* Count the time from the completion to the end of the copy. Also advances the clock. */
 static void count_copy(struct rung__refill *refill, const struct rung__read *read)
 {
 	uint64_t now_ns = rung__now_ns();
@@ -81,7 +81,8 @@ static void release(struct rung__refill *refill, uint32_t token)
 
 /* ---- failures ---- */
 
-/* The message for a row that could not be read. result: as of a reader, bytes or -errno. */
+/* Write the message for a row that could not be read. `result`: from the reader, bytes or
+ * -errno. */
 static void report_row(const struct rung__refill *refill, const struct rung__read *read,
                        int32_t result, char text[RUNG__ERROR_BYTES])
 {
@@ -184,7 +185,7 @@ static bool next_alone(struct rung__refill *refill, uint32_t token)
 	read->needed = (uint32_t)(row_end - read->offset);
 	read->rows = 1;
 	read->done = 0;
-	read->tries = 1; /* the read of all rows was the first try */
+	read->tries = 1; /* the read of all rows was the first attempt */
 	return true;
 }
 
@@ -204,7 +205,7 @@ static void retry(struct rung__refill *refill, uint32_t token, int32_t result)
 	char text[RUNG__ERROR_BYTES];
 
 	rung__add_own(&refill->counters.retries, 1);
-	/* not tried again as a whole: the error may be that of one row */
+	/* it is not retried as a whole, because the error may be caused by one row */
 	if (read->rows > 1 && !refill->broken) {
 		read->apart = true;
 		read->rest = read->refs;
@@ -212,7 +213,7 @@ static void retry(struct rung__refill *refill, uint32_t token, int32_t result)
 		resume(refill, token);
 		return;
 	}
-	if (read->apart) /* requests that joined later for this row */
+	if (read->apart) /* requests that have joined since then for this row */
 		move_equal(refill, &read->rest, &read->refs,
 		           rung__miss_ref_rank(refill, read->refs.head));
 	if (++read->tries < TRIES_MAX && !refill->broken && !refill->stop &&
@@ -241,13 +242,14 @@ bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__f
 
 	assert(fetched->token < refill->slot_count && read->sent);
 	assert(fetched->result <=
-	       (int64_t)(read->bytes - read->done)); /* never more than was requested */
+	       /* the result never exceeds the requested bytes */
+	       (int64_t)(read->bytes - read->done));
 	return fetched->result > 0 && read->done + (uint32_t)fetched->result >= read->needed &&
 	       !read->apart;
 }
 
-/* An abandoned read has completed: its token is free again, and a frame that it filled is used. Its
- * requests failed long ago. */
+/* An abandoned read has completed: its token is free again, and the frame that it filled, if any,
+ * becomes valid. Its requests have failed already. */
 static void end_abandoned(struct rung__refill *refill, uint32_t token, int32_t result)
 {
 	struct rung__read *read = &refill->reads[token];
@@ -273,7 +275,7 @@ void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fet
 		refill->slow_count--;
 	read->slow = false;
 	read->seen_ns = refill->now_ns;
-	if (!read->part) { /* its timeout has passed before */
+	if (!read->part) { /* its timeout had passed already */
 		end_abandoned(refill, fetched->token, result);
 		return;
 	}
@@ -283,7 +285,7 @@ void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fet
 			(uint32_t)rung__align_down((uint64_t)result, refill->geometry.align);
 		uint64_t at = read->offset + read->done + (uint32_t)result;
 
-		if (whole > 0 && at < refill->geometry.file_bytes) { /* fetch the rest */
+		if (whole > 0 && at < refill->geometry.file_bytes) { /* read the remaining bytes */
 			read->done += whole;
 			rung__add_own(&refill->counters.retries, 1);
 			rung__read_send(refill, fetched->token);
@@ -321,7 +323,7 @@ void rung__read_send(struct rung__refill *refill, uint32_t token)
 	rc = refill->broken ? -refill->broken : refill->ops->submit(refill->reader, &fetch);
 	read->busy = true;
 	read->sent_ns = read->since_ns = refill->now_ns;
-	/* counted once for a token: a split read stays early until its token is free */
+	/* counted once per token: a split read counts as early until its token is free */
 	if (!read->early && read->part && rung__part_is_early(read->part)) {
 		read->early = true;
 		refill->early_count++;
@@ -349,7 +351,7 @@ static void abandon(struct rung__refill *refill, uint32_t token, const char *tex
 
 	read->part = NULL;
 	lose(refill, read, true, RUNG_E_IO, text);
-	/* a split read: rows that arrived before are still to be copied from the slot */
+	/* split read: rows that have arrived already must still be copied from the slot */
 	if (read->listed)
 		rung__slot_hold(refill, part, token);
 }

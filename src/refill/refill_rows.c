@@ -42,7 +42,7 @@ uint64_t rung__chain_pop(const struct rung__refill *refill, struct rung__chain *
 /* ---- placing ---- */
 
 #if RUNG__HAVE_STREAM
-/* copy_out() for an output that is larger than the caches: stores that bypass them. */
+/* Like copy_out(), for an output that is larger than the caches: its stores bypass them. */
 __attribute__((target("avx"))) static void stream_out(const struct rung_request *request,
                                                       uint64_t first, uint64_t end,
                                                       const unsigned char *row, size_t row_bytes)
@@ -93,7 +93,7 @@ static void count_ref(struct rung__refill *refill, uint32_t frame, uint64_t miss
 {
 	struct rung__refill_counters *counters = &refill->counters;
 
-	/* it waited for the read of another reference */
+	/* the reference waited for the read of another one */
 	if (frame != RUNG__CACHE_NONE && !(frame & RUNG__KEEPER)) {
 		rung__add_own(&counters->joined_rows, misses);
 		return;
@@ -110,7 +110,7 @@ static uint64_t source_of(const struct rung__refill *refill, const struct rung__
 	uint32_t frame = *rung__miss_ref_frame(refill, ref);
 
 	/* from the frame if the row was read there, and for references that waited: on a device
-	 * the slot is held by the part that submitted the read, and by no other */
+	 * only the part that submitted the read holds the slot */
 	if (frame != RUNG__CACHE_NONE &&
 	    (read->frame != RUNG__CACHE_NONE || !(frame & RUNG__KEEPER)))
 		return rung__frame_at(refill, frame & ~RUNG__KEEPER);
@@ -191,7 +191,7 @@ void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, ui
 	}
 	if (keeps)
 		fill_frames(refill, read);
-	/* last: a part may be complete with this, and nothing may use its chains after that */
+	/* this comes last: it may complete the part, and no code may use its chains after that */
 	while ((ref = rung__chain_pop(refill, &read->refs)) != RUNG__MISS_REF_NONE) {
 		struct rung__part *part = rung__miss_ref_part(refill, ref);
 		uint64_t misses = rung__run_end(part, (uint32_t)ref) - (uint32_t)ref;
@@ -226,7 +226,7 @@ void rung__rows_failed(struct rung__refill *refill, struct rung__chain *refs, ui
 	}
 }
 
-/* ---- parts that are over, and slot batches ---- */
+/* ---- finished parts, and slot batches ---- */
 
 void rung__slot_hold(struct rung__refill *refill, struct rung__part *part, uint32_t token)
 {
@@ -280,8 +280,9 @@ void rung__parts_complete(struct rung__refill *refill)
 
 		if (part->pending > 0 || part->cursor < part->end)
 			continue;
-		/* of several refill threads the last one completes the request; its batch ends
-		 * before that, because its name is overwritten when the request is reused */
+		/* the last of several refill threads completes the request; the request's batch
+		 * ends before that, because request->batch is overwritten when the request is
+		 * reused */
 		last = atomic_fetch_sub(&request->parts_left, 1) == 1;
 		if (last && refill->cache)
 			rung__cache_end(refill->cache, request->batch);

@@ -46,15 +46,16 @@ struct rung__read {
 	/* after splitting: references to rows that will be read alone after this one */
 	struct rung__chain rest;
 	uint64_t offset; /* in the file */
-	/* file offset of the slot's first byte: rows read alone go where the merged read would have
-	 * put them */
+	/* file offset of the slot's first byte: rows read alone go to where the merged read would
+	 * have put them */
 	uint64_t base;
 	uint64_t sent_ns, seen_ns; /* submitted; its completion was reaped */
-	uint64_t since_ns; /* start of its timeout: sent_ns plus the time that was forgiven */
-	uint32_t bytes;    /* whole sectors */
-	uint32_t needed;   /* bytes up to the end of the last row; fewer is a short read */
-	uint32_t done;     /* bytes that earlier short reads have brought */
-	uint32_t rows;     /* distinct */
+	/* start of its timeout: sent_ns plus the time that does not count as delay */
+	uint64_t since_ns;
+	uint32_t bytes;  /* whole sectors */
+	uint32_t needed; /* bytes up to the end of the last row; fewer is a short read */
+	uint32_t done;   /* bytes that arrived with earlier short reads */
+	uint32_t rows;   /* distinct */
 	uint32_t tries;
 	uint32_t frame; /* destination; RUNG__CACHE_NONE: the slot */
 	bool busy;      /* the token is in use */
@@ -79,7 +80,7 @@ struct rung__refill {
 	struct rung_store *store;
 	struct rung__cache *cache; /* NULL: none */
 	uint32_t file_idx;
-	int cpu_node; /* node on whose CPUs it runs; -1: anywhere */
+	int cpu_node; /* node on whose CPUs the thread runs; -1: any */
 	const struct rung__reader_ops *ops;
 	struct rung__reader *reader;
 	struct rung__geometry geometry;
@@ -96,24 +97,25 @@ struct rung__refill {
 	bool frames_exact;
 	bool device;  /* rows stay in the pool until a device has copied them */
 	bool stop;    /* the store is being closed: waiting requests are canceled */
-	bool lost;    /* reads were abandoned whose end the reader will never report */
+	bool lost;    /* reads were abandoned, and the reader will never report their end */
 	bool starved; /* rows of `remote` found no token: one is reserved for them */
 
 	struct rung__read *reads; /* [slot_count] by token */
 	uint32_t *free_tokens;    /* [slot_count] stack */
 	uint32_t free_count;
-	uint32_t early_count; /* tokens of early reads */
+	uint32_t early_count; /* number of tokens with early reads */
 	uint32_t in_flight;
-	uint32_t slow_count;           /* of in_flight */
+	uint32_t slow_count;           /* slow reads among those in flight */
 	struct rung__fetched *fetched; /* [depth] completions of one reap */
 	struct rung__queue issuing;    /* parts with misses not yet begun, oldest first */
 	struct rung__queue remote;     /* parts with rows that another client reads */
-	struct rung__queue touched;    /* parts that may be over */
+	struct rung__queue touched;    /* parts that may be finished */
 	struct rung__queue holding;    /* device: parts with slots that were not handed over yet */
 	uint64_t remote_polled_ns, ticked_ns; /* times of the last checks */
-	uint64_t now_ns;                      /* last reading of the clock */
+	uint64_t now_ns;                      /* time at which the clock was last read */
 	uint32_t *slot_next; /* [slot_count] device: chains of slots with rows in them */
-	/* [slot_count] device: by the first slot of the chain, which no other chain has */
+	/* [slot_count] device: indexed by the first slot of a chain, which belongs to no other
+	 * chain */
 	struct rung__slot_batch *slot_batches;
 	uint32_t *reclaimed; /* [slot_count] device: scratch for the chains that were returned */
 	int broken;          /* errno with which the reader failed; 0: it works */
@@ -126,7 +128,8 @@ struct rung__refill {
 	_Atomic uint64_t seen_ns;
 	_Atomic uint32_t seen_reads;
 	struct rung__refill_box box;
-	/* under box.lock: the result of the thread's start, for the thread that opens the store */
+	/* guarded by box.lock: the result of the thread's start, for the thread that opens the
+	 * store */
 	bool started;
 	int start_status;
 	char start_error[RUNG__ERROR_BYTES];
@@ -166,7 +169,7 @@ static inline uint64_t *rung__miss_ref_link(const struct rung__refill *refill, u
 	return &rung__miss_ref_request(refill, ref)->misses.links[(uint32_t)ref];
 }
 
-/** Its frame, and RUNG__KEEPER. */
+/** The reference's frame, perhaps with the flag RUNG__KEEPER. */
 static inline uint32_t *rung__miss_ref_frame(const struct rung__refill *refill, uint64_t ref)
 {
 	return &rung__miss_ref_request(refill, ref)->misses.frames[(uint32_t)ref];
@@ -188,8 +191,8 @@ static inline uint64_t rung__run_end(const struct rung__part *part, uint64_t fir
 	return i;
 }
 
-/** The gather of its request has not run: rows that are read for it keep their slots until it
- * has. */
+/** True if the gather of the part's request has not run. Rows that are read for it keep their slots
+ * until then. */
 static inline bool rung__part_is_early(const struct rung__part *part)
 {
 	const struct rung_request *request = part->request;
@@ -214,7 +217,7 @@ static inline uint32_t rung__token_acquire(struct rung__refill *refill)
 	return refill->free_tokens[--refill->free_count];
 }
 
-/** Also initialises a chain: an empty one is not all zero. */
+/** Also used to initialise a chain, because an empty chain is not all zero. */
 static inline void rung__chain_clear(struct rung__chain *chain)
 {
 	chain->head = chain->tail = RUNG__MISS_REF_NONE;
@@ -259,13 +262,13 @@ void rung__refill_run(struct rung__refill *refill);
  */
 bool rung__next_read(struct rung__refill *refill, uint32_t token, struct rung__part *part);
 
-/** Look up again the rows that other clients were reading, every 100 us; those that have to be read
- * here after all are read. */
+/** Look up again the rows that other clients were reading, every 100 us; those that this thread has
+ * to read after all are read. */
 void rung__remote_poll(struct rung__refill *refill);
 
 /* ---- refill_read.c ---- */
 
-extern const char rung__closed_text[]; /* the message of requests that are canceled */
+extern const char rung__closed_text[]; /* the error message of canceled requests */
 
 /** Send a read. A reader that refuses it is broken: the waiting requests fail, and it gets no more
  * reads. */
@@ -298,21 +301,22 @@ void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request
 
 /* ---- refill_rows.c ---- */
 
-/** Place rows of misses first .. end of a part, which are at `from` in the pool: copied to every
- * output row that requested them; for a device listed as (position, output row). */
+/** Place the rows of misses first .. end of a part, which are at `from` in the pool: they are
+ * copied to every output row that requested them, or for a device listed as (position, output
+ * row). */
 void rung__rows_place(const struct rung__refill *refill, struct rung__part *part, uint64_t first,
                       uint64_t end, uint64_t from);
 
-/** Rows of a completed read: place them, and cache those that have a frame. `base_at`: position in
- * the pool of the file's byte read->base. */
+/** Place the rows of a completed read, and cache those that have a frame. `base_at`: position in
+ * the pool that corresponds to byte read->base of the file. */
 void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, uint64_t base_at);
 
 /** Fail all references of a chain, which is empty afterwards; frames that they would have filled
- * become empty, except one that may still be written to. */
+ * become empty, except `but_frame`, to which a read may still write. */
 void rung__rows_failed(struct rung__refill *refill, struct rung__chain *refs, uint32_t but_frame,
                        int status, const char *text);
 
-/** Some misses of a part are over, copied or failed: the part may be complete. */
+/** Record that some misses of a part were copied or have failed: the part may be complete. */
 static inline void rung__part_touch(struct rung__refill *refill, struct rung__part *part,
                                     uint64_t misses)
 {

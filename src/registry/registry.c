@@ -12,8 +12,8 @@ extern const struct rung__reader_ops rung__file_reader;
 #endif
 
 /*
- * Without CUDA nothing defines it, so it is NULL. Tests link the device of the simulated runtime,
- * which then defines it in a build without CUDA too.
+ * Without CUDA this symbol is not defined, so its address is NULL. Tests link the device of the
+ * simulated runtime, which defines it in a build without CUDA too.
  */
 #if RUNG_HAVE_CUDA
 extern const struct rung__device_ops rung__cuda_device;

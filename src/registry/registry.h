@@ -9,10 +9,10 @@
 struct rung__device_ops;
 struct rung__reader_ops;
 
-/** The reader of features files. NULL: the core was built alone (RUNG_CORE_ONLY), without io/. */
+/** The reader of features files. NULL if the core was built alone (RUNG_CORE_ONLY), without io/. */
 const struct rung__reader_ops *rung__registry_reader(void);
 
-/** The device "cuda". NULL: it is not built in. */
+/** The device "cuda". NULL if it is not built in. */
 const struct rung__device_ops *rung__registry_cuda(void);
 
 #endif

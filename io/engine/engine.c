@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reasons why an engine cannot be used, as texts for the statistics. */
+/* Builds the texts that the statistics show when an engine cannot be used. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Engines: ways of keeping many reads of one file in flight. The reader of files uses the best one
+ * An engine is a way of keeping many reads of one file in flight. The file reader uses the best one
  * that works.
  *
- * There are four, best first. `nvme` sends NVMe commands directly; the file's extents are queried
- * once, so it is opt-in. `io_uring_poll` polls and keeps a core busy, and is opt-in too. Then come
- * `io_uring`, and `pread` with a pool of threads. An engine is accepted only after a read through
- * it has returned the same bytes as pread(). The statistics list in engine_steps and engine_parts
- * what was refused, with the reason. tests/vm/ runs all four on emulated NVMe disks of both block
- * sizes.
+ * There are four, best first. `nvme` sends NVMe commands directly. It queries the file's extents
+ * only once, so it is opt-in. `io_uring_poll` polls and keeps a core busy, and is opt-in too. The
+ * others are `io_uring`, and `pread` with a pool of threads. An engine is accepted only after a
+ * read through it has returned the same bytes as pread(). The statistics list the refused engines
+ * and features, with reasons, in engine_steps and engine_parts. tests/vm/ runs all four on emulated
+ * NVMe disks of both block sizes.
  *
  * A ring is created by the thread that uses it, with DEFER_TASKRUN, else COOP_TASKRUN, else
- * neither. Pool, file and ring descriptor are registered one by one, and each registration may be
- * refused.
+ * neither. Pool, file and ring descriptor are registered one by one, and the kernel can refuse each
+ * registration.
  */
 #ifndef RUNG_IO_ENGINE_H
 #define RUNG_IO_ENGINE_H
@@ -24,12 +24,12 @@ struct rung__engine;
 /** The file and the pool are borrowed: both stay valid until the engine is closed. */
 struct rung__engine_args {
 	int fd;               /* the file, opened with or without O_DIRECT */
-	unsigned char *pool;  /* [pool_bytes] on a page: all reads go there */
-	uint64_t pool_bytes;  /* may be registered with the kernel */
-	uint32_t queue_depth; /* most reads in flight */
+	unsigned char *pool;  /* [pool_bytes], page-aligned: the destination of all reads */
+	uint64_t pool_bytes;  /* size of the pool, which the engine may register with the kernel */
+	uint32_t queue_depth; /* maximum number of reads in flight */
 };
 
-#define RUNG__WHY_BYTES 320 /* of a reason, including the NUL; longer ones are cut off */
+#define RUNG__WHY_BYTES 320 /* size of a reason, including the NUL; longer ones are cut off */
 
 /** The outcome of opening an engine. */
 struct rung__engine_report {
@@ -42,11 +42,11 @@ struct rung__engine_report {
 
 struct rung__engine_ops {
 	const char *name;
-	enum rung_engine id;    /* its public name */
+	enum rung_engine id;    /* its public identifier */
 	const char *opt_in_why; /* NULL: tried by default; otherwise the reason why it is opt-in */
-	/* meaning of EOPNOTSUPP at the first read; NULL: no special meaning */
+	/* text for EOPNOTSUPP at the first read; NULL: the error has no special meaning */
 	const char *unsupported;
-	bool direct; /* it bypasses the page cache, whatever the flags of the descriptor */
+	bool direct; /* it bypasses the page cache, whatever the flags of the descriptor are */
 	bool maps;   /* it reads the disk, not the file: the probe reads in several places */
 	/**
 	 * Called by the thread that will submit and reap.
@@ -77,7 +77,7 @@ extern const struct rung__engine_ops rung__engine_nvme, rung__engine_io_uring_po
 #endif
 extern const struct rung__engine_ops rung__engine_pread;
 
-/** The reader of features files, with an engine for each of them. file_reader.c */
+/** The reader of features files, with one engine per file. Defined in file_reader.c. */
 extern const struct rung__reader_ops rung__file_reader;
 
 #endif

@@ -4,8 +4,9 @@
  * opened for reading), without file system and block layer.
  *
  * The position of the file on the disk is queried once, at open. Therefore the engine is opt-in:
- * the file must not change while the store is open, a condition that no other engine has, and the
- * device needs root or a permission. The page cache is bypassed, so the file is written back first.
+ * unlike with other engines, the file must not change while the store is open. Opening the device
+ * requires root or read permission on it. The page cache is bypassed, so the file is written back
+ * first.
  *
  * A read across the border between two extents is cut there and comes back short, as it does at the
  * end of the file.
@@ -26,15 +27,17 @@
 #include "engine/extents.h"
 
 /* Linux 6.1 counts all pages of a registered buffer against the pages of one command */
-#define PIECE_SHIFT       18
-#define OPCODE_READ       0x02   /* of the NVM command set */
-#define BLOCKS_MAX        65536u /* of a command: a field of 16 bits, less 1 */
-#define STATUS_MASK       0x7ff  /* code and its type, without "do not retry" and "more" */
+#define PIECE_SHIFT 18
+#define OPCODE_READ 0x02 /* "read" in the NVM command set */
+/* blocks per command: the command stores this number minus 1 in 16 bits */
+#define BLOCKS_MAX 65536u
+/* status code and its type, without the bits "do not retry" and "more" */
+#define STATUS_MASK       0x7ff
 #define STATUS_TYPE_MEDIA 0x200
 
-/* The disk with the file. Owned by the engine. */
+/* The disk that contains the file. Owned by the engine. */
 struct nvme_drive {
-	struct rung__extents extents; /* positions of the file, queried at open */
+	struct rung__extents extents; /* positions of the file's bytes, queried at open */
 	int fd;                       /* the generic device; -1: not open */
 	uint32_t namespace_id;
 	uint32_t block_shift; /* log2 of the block size */
@@ -48,8 +51,9 @@ static void close_drive(struct nvme_drive *drive)
 	rung__free(drive);
 }
 
-/* Whether `fd` is the generic device with this name. A name in /dev is only a convention, and a
- * container may have another device there, so the numbers are compared with those in /sys. */
+/* Whether `fd` is the generic device with this name. Names in /dev are only a convention, and in a
+ * container the name can belong to another device, so the device numbers are compared with those in
+ * /sys. */
 static bool is_device(int fd, const char *name)
 {
 	char path[96], text[32], expected[32];
@@ -125,8 +129,8 @@ static int check_blocks(struct nvme_drive *drive, struct rung__engine_report *re
 }
 
 /* The result of a read from its completion. `res` is 0, the status of the command, or -errno. It
- * does not have the number of bytes, so prepare() puts it into the upper half of user_data;
- * UINT32_MAX there marks a misaligned read. */
+ * does not contain the number of bytes, so prepare() stores that in the upper half of user_data,
+ * where UINT32_MAX marks a misaligned read. */
 static int32_t result_of(const struct io_uring_cqe *cqe)
 {
 	const uint32_t bytes = (uint32_t)(io_uring_cqe_get_data64(cqe) >> 32);
@@ -172,8 +176,8 @@ static void nvme_close(struct rung__engine *ring)
 	close_drive(drive);
 }
 
-/* The contiguous part of a request. @param at_out  its position on the disk. @param of_file_out
- * bytes of it that belong to the file: the last block may be longer. @return bytes of the command,
+/* The contiguous part of a request. @param at_out its position on the disk. @param of_file_out its
+ * bytes that belong to the file, which can end inside the last block. @return bytes of the command,
  * whole blocks if the request is aligned */
 static uint32_t cut(const struct nvme_drive *drive, const struct rung__fetch *fetch,
                     uint64_t *at_out, uint32_t *of_file_out)
@@ -209,7 +213,7 @@ static void prepare(const struct rung__engine *ring, struct io_uring_sqe *sqe,
 	}
 	cmd.addr = (uint64_t)(uintptr_t)(ring->pool + fetch->to);
 	cmd.data_len = bytes;
-	/* dwords 10 and 11: the first block; 12: the number of blocks, less 1 */
+	/* dwords 10 and 11: the first block; 12: the number of blocks minus 1 */
 	cmd.cdw10 = (uint32_t)(at >> drive->block_shift);
 	cmd.cdw11 = (uint32_t)(at >> drive->block_shift >> 32);
 	cmd.cdw12 = (bytes >> drive->block_shift) - 1;

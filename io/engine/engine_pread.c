@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pread engine: a pool of threads, one blocking read each. For kernels and containers that refuse
- * io_uring. It reaches the same reads per second as io_uring at about twice the CPU time.
+ * The pread engine: a pool of threads, each with one blocking read. It serves kernels and
+ * containers that refuse io_uring. It reaches the same reads per second as io_uring at about twice
+ * the CPU time.
  *
- * Lock: one mutex over both queues; the reads themselves run outside it.
+ * One mutex protects both queues; the reads themselves run without it.
  */
 #include <assert.h>
 #include <errno.h>
@@ -13,15 +14,15 @@
 #include "engine/engine.h"
 #include "base/thread.h"
 
-#define THREADS_MAX 32u /* reads in flight, whatever the queue depth */
+#define THREADS_MAX 32u /* limit of reads in flight, whatever the queue depth is */
 
 struct rung__engine {
 	struct rung__engine_args args;
 	pthread_mutex_t lock;
-	pthread_cond_t work;         /* a read is queued, or stop */
+	pthread_cond_t work;         /* a read is queued, or `stop` is set */
 	pthread_cond_t done;         /* a read has ended */
 	struct rung__fetch *queue;   /* ring of [queue_depth] reads that no thread has started */
-	struct rung__fetched *ended; /* ring of [queue_depth] results that were not reaped */
+	struct rung__fetched *ended; /* ring of [queue_depth] results that are not reaped yet */
 	uint32_t queue_head, queue_count;
 	uint32_t ended_head, ended_count;
 	uint32_t thread_count; /* threads that were started */
@@ -41,8 +42,8 @@ static int32_t read_once(const struct rung__engine_args *args, const struct rung
 	return got < 0 ? -errno : (int32_t)got;
 }
 
-/* A thread of the pool: starts queued reads until the queue is empty and `stop` is set. So closing
- * completes all queued reads, and no thread writes to the pool afterwards. */
+/* A thread of the pool: starts queued reads until the queue is empty and `stop` is set. Closing
+ * therefore completes all queued reads, and no thread writes to the read buffers afterwards. */
 static void *worker(void *ctx)
 {
 	struct rung__engine *engine = ctx;
@@ -62,7 +63,8 @@ static void *worker(void *ctx)
 		engine->queue_head = (engine->queue_head + 1) % depth;
 		engine->queue_count--;
 		pthread_mutex_unlock(&engine->lock);
-		/* without the lock: reads of several threads are in flight at the same time */
+		/* without the lock, so that reads of several threads are in flight at the same
+		 * time */
 		result = read_once(&engine->args, &fetch);
 		pthread_mutex_lock(&engine->lock);
 		assert(engine->ended_count < depth);
@@ -100,7 +102,8 @@ static int pread_open(const struct rung__engine_args *args, struct rung__engine 
 		return rung__engine_refuse(report, -ENOMEM, "out of memory");
 	engine->args = *args;
 	pthread_mutex_init(&engine->lock, NULL);
-	rung__cond_init(&engine->done); /* waited for with a deadline, so on the monotonic clock */
+	/* waits have a deadline, which must be on the monotonic clock */
+	rung__cond_init(&engine->done);
 	pthread_cond_init(&engine->work, NULL);
 	engine->queue = rung__malloc_array(args->queue_depth, sizeof(*engine->queue));
 	engine->ended = rung__malloc_array(args->queue_depth, sizeof(*engine->ended));
@@ -110,7 +113,7 @@ static int pread_open(const struct rung__engine_args *args, struct rung__engine 
 		               0)
 			engine->thread_count++;
 	}
-	/* fewer threads than wanted are enough; also without memory for the queues */
+	/* fewer threads than wanted are enough; the loop also ends without memory for the queues */
 	if (engine->thread_count == 0) {
 		pread_close(engine);
 		return rung__engine_refuse(report, -EAGAIN, "no thread could be started");

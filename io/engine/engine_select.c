@@ -3,9 +3,9 @@
  * Selects an engine: tries each one, best first, until one works, and records the reasons of the
  * others for the statistics.
  *
- * An engine must return correct bytes before it is used. Set-up calls may succeed although reads
- * then fail, and commands to the disk may succeed although they read other bytes than the file's.
- * So each engine is probed with real reads, which are compared with pread().
+ * An engine must return correct bytes before it is used. Set-up calls can succeed although later
+ * reads fail, and commands to the disk can succeed although they read the wrong bytes. So each
+ * engine is probed with real reads, whose results are compared with those of pread().
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 #include "engine/file_reader.h"
 
-#define PROBE_WAIT_NS 30000000000ull /* a sleeping disk may take seconds to answer */
+#define PROBE_WAIT_NS 30000000000ull /* a sleeping disk can take seconds to answer */
 
 /* best first */
 static const struct rung__engine_ops *const engines[] = {
@@ -28,7 +28,8 @@ static const struct rung__engine_ops *const engines[] = {
 
 /* ---- probe ---- */
 
-/* One read through the engine, to its end. @param result_out  bytes read, or -errno of the read.
+/* Read once through the engine, and wait for the result. @param result_out bytes read, or -errno of
+ * the read.
  * @return 0, or -errno of the engine; -ETIMEDOUT: the read may still be in flight */
 static int read_through(const struct rung__reader *reader, const struct rung__fetch *fetch,
                         int32_t *result_out)
@@ -55,7 +56,7 @@ static int probe_at(const struct rung__reader *reader, uint64_t offset,
 	int32_t result = 0;
 	int rc;
 
-	/* a bad block elsewhere is not the engine's fault, and all other rows can be read */
+	/* a bad block here is not the engine's fault, and all other rows can be read */
 	if (got < 0 && offset > 0)
 		return 0;
 	if (got < 0)
@@ -75,7 +76,7 @@ static int probe_at(const struct rung__reader *reader, uint64_t offset,
 }
 
 /* Probe the beginning of the file. An engine that maps the file to the disk itself is also probed
- * in the middle and in the last page, because its map may be wrong for a part of the file. */
+ * in the middle and in the last page, because its map can be wrong for a part of the file. */
 static int probe(const struct rung__reader *reader, struct rung__engine_report *report)
 {
 	const uint64_t offsets[] = {
@@ -165,7 +166,8 @@ static int abandon(const struct rung__reader *reader, int rc)
 {
 	const enum rung_engine requested = reader->args.engine;
 
-	/* the requested engine is not in the list: only those that need io_uring can be missing */
+	/* the requested engine is not in the list: only engines that need io_uring can be
+	 * missing */
 	if (rc == 0)
 		return rung__fail(RUNG_E_NOSUP,
 		                  "%s: the requested engine needs io_uring, which is not built "
@@ -204,8 +206,8 @@ int rung__engine_select(struct rung__reader *reader)
 			return 0;
 		}
 		add_failed(reader, ops->name, rc, report.why);
-		/* after a timeout the read may still write to the pool: another engine must not
-		 * use it */
+		/* after a timeout the read can still write to the pool, so no other engine must use
+		 * it */
 		if (requested != RUNG_ENGINE_AUTO || rc == -ETIMEDOUT)
 			break;
 	}

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Extents by FS_IOC_FIEMAP.
+ * Reads the extents of a file by FS_IOC_FIEMAP.
  *
- * Only file systems that answer with positions on the device they are mounted from are queried, and
- * only extents whose bytes on the disk equal the file's are accepted: not compressed, encrypted,
- * inline, unwritten, or on the real-time device of an XFS. Extents shared with another file are
- * valid: a write to the other file copies them first.
+ * Only file systems that report positions on the device they are mounted from are queried. Only
+ * extents whose bytes on the disk equal the file's are accepted: they must not be compressed,
+ * encrypted, inline, unwritten, or on the real-time device of an XFS. Extents shared with another
+ * file are valid: a write to the other file copies them first.
  */
 #include <errno.h>
 #include <linux/fiemap.h>
@@ -19,7 +19,7 @@
 
 #include "engine/extents.h"
 
-#define EXTENTS_MAX (1u << 20) /* 24 MiB of them; a more fragmented file is rejected */
+#define EXTENTS_MAX (1u << 20) /* 24 MiB of extents; a more fragmented file is rejected */
 #define ASK_MAX     512u       /* extents per call */
 #define XFS_MAGIC   0x58465342 /* "XFSB" */
 /* the bytes of these extents are not on the disk, or differ from the file's */
@@ -38,8 +38,8 @@ static int format_errno(struct rung__engine_report *report, int err, const char 
 	return rung__engine_refuse(report, -err, "%s: %s", what, strerror(err));
 }
 
-/* Accept ext4 and XFS. Other file systems may report positions that are not on the device below
- * them, for example on several devices. */
+/* Accept ext4 and XFS. The positions that other file systems report are not always on the device
+ * below them: some use several devices. */
 static int check_file_system(int fd, struct rung__engine_report *report)
 {
 	struct statfs fs;
@@ -49,7 +49,7 @@ static int check_file_system(int fd, struct rung__engine_report *report)
 		return format_errno(report, errno, "the type of the file system cannot be queried");
 	if ((unsigned long)fs.f_type == EXT4_SUPER_MAGIC)
 		return 0;
-	/* on XFS also check the device: files may be on a separate, real-time one */
+	/* on XFS also check the device, because files can be on a separate real-time device */
 	if ((unsigned long)fs.f_type != XFS_MAGIC)
 		return refuse(report, ENOTSUP, "the file is neither on ext4 nor on XFS");
 	if (ioctl(fd, FS_IOC_FSGETXATTR, &attr) != 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Positions of a file's bytes on the disk. */
+/** Finds the positions of a file's bytes on the disk. */
 #ifndef RUNG_IO_EXTENTS_H
 #define RUNG_IO_EXTENTS_H
 
@@ -7,8 +7,9 @@
 #include "file/block_device.h"
 
 struct rung__extent {
-	uint64_t offset; /* in the file */
-	uint64_t at;     /* on the whole disk, including the offset of the partition */
+	uint64_t offset; /* from the start of the file */
+	/* from the start of the whole disk, including the offset of the partition */
+	uint64_t at;
 	uint64_t bytes;
 };
 
@@ -17,13 +18,13 @@ struct rung__extent {
 struct rung__extents {
 	struct rung__extent *list;
 	uint64_t count;
-	uint64_t file_bytes; /* reads end here, although the last block may be longer */
+	uint64_t file_bytes; /* reads end here, even if the last block is longer */
 	struct rung__block_device device;
 };
 
 /**
- * Query the file system (ext4, XFS) for a file's extents, after it has written back its dirty
- * pages. The file must not change while they are in use: moved blocks are not detected.
+ * Write back the dirty pages of a file, and query the file system (ext4, XFS) for its extents. The
+ * file must not change while they are in use: moved blocks are not detected.
  *
  * @param report  on failure: why they cannot be queried or used
  * @return 0, -ENOTSUP (not on a plain disk, or the disk's bytes differ from the file's), another
@@ -34,7 +35,7 @@ int rung__extents_load(int fd, struct rung__extents *extents_out,
 
 void rung__extents_free(struct rung__extents *extents);
 
-/** The extent with byte `offset` of the file, which must be inside it. */
+/** The extent that contains byte `offset` of the file, which must be below the file's size. */
 static inline const struct rung__extent *rung__extent_at(const struct rung__extents *extents,
                                                          uint64_t offset)
 {
@@ -53,8 +54,8 @@ static inline const struct rung__extent *rung__extent_at(const struct rung__exte
 	return &extents->list[first];
 }
 
-/** Join adjacent extents below file_bytes; they are sorted. @return NULL, or the reason why they
- * cannot be used */
+/** Join adjacent extents below file_bytes; the extents are sorted. @return NULL, or the reason why
+ * they cannot be used */
 const char *rung__extents_join(struct rung__extents *extents);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reader of features files: it reads whole sectors past the page cache, with the best engine
+ * The reader of features files reads whole sectors, bypassing the page cache, with the best engine
  * that works.
  *
- * O_DIRECT is certain only after a real read: some file systems accept it when the file is opened
- * and refuse the first read. Reads through the page cache are the fallback in both cases.
+ * Only a real read shows whether O_DIRECT works: some file systems accept it when the file is
+ * opened but refuse the first read. In both cases the reader falls back to the page cache.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,8 +25,8 @@ static int reopen_failed(const struct rung__reader *reader)
 	                        reader->path);
 }
 
-/* Use the page cache: open the file without O_DIRECT, in place of an open descriptor if there is
- * one. @param reason  for the statistics */
+/* Use the page cache: open the file without O_DIRECT, and close the previous descriptor, if any.
+ * @param reason for the statistics */
 static int reopen_buffered(struct rung__reader *reader, int from_fd, const char *reason)
 {
 	int fd = rung__reopen(from_fd, 0);
@@ -37,14 +37,15 @@ static int reopen_buffered(struct rung__reader *reader, int from_fd, const char 
 		close(reader->fd);
 	reader->fd = fd;
 	reader->direct = false;
-	reader->geometry.align = 1;                 /* any offset, length and address */
-	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); /* no read-ahead between rows; advice only */
+	reader->geometry.align = 1; /* any offset, length and address is allowed */
+	/* disables read-ahead between rows; it is only advice */
+	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
 	rung__why_add(reader->why, sizeof(reader->why), reason);
 	return 0;
 }
 
-/* Open the file again, for its own flags: O_DIRECT belongs to the open file, which the dataset
- * shares. EINVAL is the answer of a file system without O_DIRECT. */
+/* Open the file again to get separate flags: O_DIRECT belongs to the open file description, which
+ * is shared with the dataset. File systems without O_DIRECT return EINVAL. */
 static int open_file(struct rung__reader *reader, int from_fd, bool buffered)
 {
 	if (buffered)

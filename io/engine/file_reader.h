@@ -3,9 +3,9 @@
  * The reader of features files, and the selection of its engine. Private to io/engine and its
  * tests.
  *
- * file_reader.c opens the file and implements the table of functions, engine_select.c tries engines
- * from the best down to one that works, merge_gap.c measures the largest gap between rows that one
- * read covers.
+ * file_reader.c opens the file and implements the table of functions. engine_select.c tries
+ * engines, best first, until one works. merge_gap.c measures the largest gap between two rows that
+ * share a read.
  */
 #ifndef RUNG_IO_FILE_READER_H
 #define RUNG_IO_FILE_READER_H
@@ -18,16 +18,16 @@ struct rung__reader {
 	char *path;     /* owned, for messages */
 	int fd;         /* its own descriptor; -1: not open */
 	bool direct;    /* reads bypass the page cache */
-	char why[1024]; /* why file and engine are not the best ones; "": they are */
+	char why[1024]; /* why the file or the engine is not the best possible one; "": both are */
 
 	/* valid from start to stop */
 	const struct rung__engine_ops *ops; /* of the engine in use */
-	struct rung__engine *engine;        /* NULL: none is open */
-	/* engines in the order of trying, with reasons; the one in use is last */
+	struct rung__engine *engine;        /* the open engine, or NULL */
+	/* engines in the order in which they were tried, with reasons; the engine in use is last */
 	struct rung_engine_step steps[RUNG_ENGINE_STEPS_MAX];
 	uint32_t step_count;
 	struct rung__engine_report report;                 /* of the engine in use */
-	char whys[RUNG_ENGINE_STEPS_MAX][RUNG__WHY_BYTES]; /* reasons that steps point to */
+	char whys[RUNG_ENGINE_STEPS_MAX][RUNG__WHY_BYTES]; /* storage for the reasons in `steps` */
 	char engine_why[2 * RUNG__WHY_BYTES];              /* the part of `why` about the engine */
 };
 
@@ -50,8 +50,9 @@ void rung__engine_end(struct rung__reader *reader);
 #define RUNG__MERGE_GAP_DEFAULT 16384u /* bytes, if the device is not measured */
 
 /**
- * Bytes that the device transfers in the time of one more read: its bandwidth divided by its reads
- * per second, measured through the engine in use and cached in the process by device and engine.
+ * The bytes that the device transfers in the time that one more read would take: its bandwidth
+ * divided by its reads per second, measured through the engine in use and cached in the process by
+ * device and engine.
  *
  * @param ops         of the reader
  * @param read_bytes  size of the large reads
@@ -63,7 +64,7 @@ void rung__engine_end(struct rung__reader *reader);
 int rung__merge_gap_measure(const struct rung__reader_ops *ops, struct rung__reader *reader,
                             uint32_t read_bytes, uint32_t *gap_out);
 
-/** The gap in bytes for a device with this bandwidth and rate of reads; 0: not known. */
+/** The gap in bytes for a device with this bandwidth and this rate of reads; 0: unknown. */
 uint32_t rung__merge_gap_of(double bytes_per_s, double reads_per_s, uint32_t align);
 
 #endif

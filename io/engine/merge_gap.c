@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measures the merge gap: the largest gap between two rows that are faster in one read. A device
- * completes a fixed number of reads per second, whatever their size, up to its bandwidth. So g more
- * bytes cost g / bandwidth, and another read costs 1 / rate. Rows that are closer than
- * bandwidth / rate are faster in one read.
+ * Measures the merge gap: the largest gap at which reading two rows together is faster than two
+ * reads. A device completes a fixed number of reads per second, whatever their size, up to its
+ * bandwidth. So g more bytes cost g / bandwidth, and another read costs 1 / rate. Reading two rows
+ * together is faster if the gap is below bandwidth / rate.
  *
  * Both are measured at the queue depth that the store will use, at random positions of the file,
  * for about 20 ms each. That is short: the result is accurate to about 20 %. Within that range the
@@ -15,23 +15,24 @@
 #include "engine/file_reader.h"
 #include "tier/burst.h"
 
-#define FILE_BYTES_MIN (64ull << 20) /* measuring takes too long for a smaller file */
-#define GAP_BYTES_MAX  65536u        /* limit of the result */
+#define FILE_BYTES_MIN (64ull << 20) /* for a smaller file, measuring takes too long */
+#define GAP_BYTES_MAX  65536u        /* upper limit of the result */
 #define BURST_NS       20000000u
 /* with fewer reads in that time the rate is unreliable: a slow disk gets more time */
 #define READS_MIN    32u
 #define BURST_NS_MAX 200000000u
-#define KEPT_MAX     16u /* results; further devices are measured for each store */
+/* number of cached results; further devices are measured again for each store */
+#define KEPT_MAX 16u
 
-/* Results of this process. Stores on the same device need no second measurement. */
+/* The results of this process, so that further stores on the same device skip the measurement. */
 static struct kept {
 	dev_t device;
 	const struct rung__engine_ops *ops;
 	uint32_t queue_depth, merge_gap_bytes;
 } kept[KEPT_MAX];
 static unsigned kept_count;
-/* Protects the results. Held while measuring as well, so that two files of one device do not
- * disturb each other. No other lock is held when it is acquired. */
+/* Protects the results. Also held while measuring, so that measurements of two files on one device
+ * do not disturb each other. No other lock is held when it is acquired. */
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* Measure reads of `bytes` bytes. @param rate_out  reads per second; 0: unknown. @return 0 or
@@ -52,7 +53,7 @@ static int rate(const struct rung__reader_ops *ops, struct rung__reader *reader,
 		.ns_max = BURST_NS_MAX,
 		.reads_min = READS_MIN,
 	};
-	/* depth 0: the probe's memory is smaller than one read */
+	/* depth 0: the pool is smaller than one read */
 	int rc = burst.depth > 0 ? rung__burst_run(&burst) : 0;
 
 	*rate_out = 0;
@@ -74,7 +75,8 @@ static int measure_both(const struct rung__reader_ops *ops, struct rung__reader 
                         uint32_t read_bytes, uint32_t *gap_out)
 {
 	double reads_per_s = 0, large_per_s = 0;
-	/* large reads first: they touch the pool's memory, so small ones cause no page faults */
+	/* large reads come first: they touch the pool's memory, so the small ones cause no page
+	 * faults */
 	int rc = rate(ops, reader, read_bytes, &large_per_s);
 
 	if (rc == 0)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rings: creating one, and reaping its completions.
+ * Creates a ring and reaps its completions.
  *
  * The best set-up is tried first, and each part falls back separately. DEFER_TASKRUN with
- * SINGLE_ISSUER processes completions when the thread waits, instead of interrupting it; then come
- * COOP_TASKRUN, and no flags. Pool, file and ring are registered; each is left out if the kernel or
- * RLIMIT_MEMLOCK refuses it. With DEFER_TASKRUN completions appear only inside a waiting call, so
- * waiting always enters the kernel.
+ * SINGLE_ISSUER processes completions when the thread waits, instead of interrupting it. The
+ * fallbacks are COOP_TASKRUN, and no flags. Pool, file and ring are registered; each is left out if
+ * the kernel or RLIMIT_MEMLOCK refuses it. With DEFER_TASKRUN completions appear only inside a
+ * waiting call, so waiting always enters the kernel.
  */
 #include "engine/ring.h"
 
@@ -15,14 +15,15 @@
 #include <string.h>
 #include <time.h>
 
-#define MEMORY_TRIES_MAX 100u /* of a ring that the kernel has no memory for: 0.2 s in all */
+/* attempts to create a ring when the kernel reports a lack of memory: 0.2 s in all */
+#define MEMORY_TRIES_MAX 100u
 #define MEMORY_PAUSE_NS  2000000
-#define PIECES_MAX       16384u /* registered buffers that the kernel accepts */
+#define PIECES_MAX       16384u /* number of registered buffers that the kernel accepts */
 
 /* Flags that older kernels reject with EINVAL, best first. */
 static const struct setup {
 	unsigned flags;
-	const char *why; /* why not the best one; "": it is */
+	const char *why; /* why this is not the best choice; "": it is */
 } setups[] = {
 	{ IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL, "" },
 	{ IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SUBMIT_ALL,
@@ -30,7 +31,7 @@ static const struct setup {
 	{ 0, "this kernel has neither it nor IORING_SETUP_COOP_TASKRUN (Linux 6.1 has it)" },
 };
 
-/* Append a feature to the report. @param why  "": it is in use. Not copied */
+/* Append a feature to the report. @param why "": the feature is in use. Not copied */
 static void add_part(struct rung__engine_report *report, const char *name, const char *why)
 {
 	report->parts[report->part_count++] = (struct rung_engine_step){ name, why };
@@ -58,8 +59,8 @@ static const char *refusal(int err)
 
 /*
  * Create a ring; with ENOMEM, try again for 0.2 s. Linux counts the pages of all rings of a user
- * against RLIMIT_MEMLOCK. It subtracts those of a closed ring in a worker, after close() has
- * returned, and refuses a ring that is opened in between.
+ * against RLIMIT_MEMLOCK. A kernel worker subtracts the pages of a closed ring only after close()
+ * has returned, and a ring that is opened in between is refused.
  */
 static int init_ring(struct io_uring *ring, uint32_t depth, unsigned flags,
                      struct io_uring_params *params)
@@ -76,7 +77,7 @@ static int init_ring(struct io_uring *ring, uint32_t depth, unsigned flags,
 	}
 }
 
-/* Create a ring with the best flags that the kernel knows. @param flags  needed in each case */
+/* Create a ring with the best flags that the kernel supports. @param flags needed in any case */
 static int make_ring(struct io_uring *ring, uint32_t depth, unsigned flags,
                      struct rung__engine_report *report)
 {
@@ -86,7 +87,7 @@ static int make_ring(struct io_uring *ring, uint32_t depth, unsigned flags,
 		struct io_uring_params params;
 
 		rc = init_ring(ring, depth, flags | setups[i].flags, &params);
-		/* waiting with a timeout needs Linux 5.11 */
+		/* waiting with a timeout requires Linux 5.11 */
 		if (rc == 0 && !(params.features & IORING_FEAT_EXT_ARG)) {
 			io_uring_queue_exit(ring);
 			rc = -ENOSYS;
@@ -150,7 +151,7 @@ int rung__ring_open(const struct rung__engine_args *args, int fd, unsigned flags
 		rung__free(ring);
 		return rc;
 	}
-	/* a child must not share its parent's ring: fork() leaves these pages out */
+	/* a child must not share its parent's ring, so fork() leaves these pages out */
 	io_uring_ring_dontfork(&ring->ring);
 	add_part(report, "registered memory", register_pool(ring, args));
 	add_part(report, "registered file", register_file(ring, fd));
@@ -187,7 +188,7 @@ static int send_and_wait(struct rung__engine *ring, uint32_t want, uint64_t time
 	return end_of_wait(io_uring_submit_and_wait_timeout(&ring->ring, &cqe, want, &ts, NULL));
 }
 
-/* Take up to `max` completions that are available, without waiting. */
+/* Reap up to `max` available completions, without waiting. */
 static uint32_t reap_ready(struct rung__engine *ring, struct rung__fetched *fetched, uint32_t max)
 {
 	struct io_uring_cqe *cqe;
@@ -213,7 +214,9 @@ static int poll_and_accept(struct rung__engine *ring, uint32_t want, uint64_t ti
 	uint32_t count = 0;
 	int rc;
 
-	do { /* reap at once: the kernel does not poll the device while completions are pending */
+	/* reap immediately, because the kernel does not poll the device while completions are
+	 * pending */
+	do {
 		rc = end_of_wait(io_uring_submit_and_get_events(&ring->ring));
 		count += reap_ready(ring, fetched + count, max - count);
 	} while (rc == 0 && count < want && count < max && rung__now_ns() < until_ns);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** An io_uring ring with pool, file and ring descriptor registered if the kernel allows it: the
- * common part of three engines. */
+/** An io_uring ring, which three engines share. Pool, file and ring descriptor are registered if
+ * the kernel permits. */
 #ifndef RUNG_IO_RING_H
 #define RUNG_IO_RING_H
 
@@ -16,14 +16,14 @@ struct nvme_drive; /* of engine_nvme.c */
 struct rung__engine {
 	struct io_uring ring;
 	unsigned char *pool; /* borrowed: the destination of all reads */
-	/* registered buffers: the pool in pieces of 1 << piece_shift bytes; 0: none */
+	/* number of registered buffers, pieces of the pool of 1 << piece_shift bytes; 0: none */
 	uint64_t piece_count;
 	unsigned piece_shift;
 	int fd;             /* for submission: a descriptor, or the number of a registered file */
 	unsigned sqe_flags; /* IOSQE_FIXED_FILE if `fd` is a registered file */
 	bool polls;         /* IORING_SETUP_IOPOLL */
-	/* set after opening by an engine whose completions have another result than the bytes read;
-	 * NULL: cqe->res is the result */
+	/* Converts a completion to the bytes read. Set after opening by an engine whose completions
+	 * do not contain them. NULL: cqe->res is the result */
 	int32_t (*result_of)(const struct io_uring_cqe *cqe);
 	struct nvme_drive *drive; /* owned by engine_nvme.c; NULL in other engines */
 };
@@ -46,7 +46,8 @@ void rung__ring_close(struct rung__engine *engine);
 int rung__ring_reap(struct rung__engine *engine, uint32_t want, uint64_t timeout_ns,
                     struct rung__fetched *fetched, uint32_t max);
 
-/** The registered buffer that contains the whole destination of a read; -1: none does. */
+/** The index of the registered buffer that contains the whole destination of a read; -1: none
+ * does. */
 static inline int rung__ring_piece(const struct rung__engine *ring, const struct rung__fetch *fetch)
 {
 	uint64_t piece = fetch->to >> ring->piece_shift;

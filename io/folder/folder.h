@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The folder that staging writes: functions shared in this room. */
+/** The folder that staging writes: functions shared within io/folder. */
 #ifndef RUNG_IO_FOLDER_H
 #define RUNG_IO_FOLDER_H
 
@@ -13,18 +13,19 @@
  * one.
  */
 struct rung__stage_dir {
-	char *path;         /* OUT, without trailing slashes */
+	char *path;         /* path of OUT, without trailing slashes */
 	char *partial_path; /* OUT.partial */
 	/* temporary name of OUT on file systems that cannot exchange two folders */
 	char *aside_path;
-	const char *name, *partial_name, *aside_name; /* their last parts, relative to parent_fd */
-	int parent_fd;                                /* -1: not open */
-	/* OUT.partial, locked; -1: not acquired. OUT itself while a finished one is checked */
+	/* the last parts of these paths, relative to parent_fd */
+	const char *name, *partial_name, *aside_name;
+	int parent_fd; /* -1: not open */
+	/* OUT.partial, locked, or OUT while a finished dataset is checked; -1: not acquired */
 	int fd;
-	/* two options of the run; OUT exists and will be replaced */
+	/* the first two are options of the run; replaces: OUT exists and will be replaced */
 	bool force, resume, replaces;
 	bool keep;   /* OUT.partial has finished parts: it stays if the run fails */
-	bool staged; /* OUT is a dataset, perhaps of the job to resume */
+	bool staged; /* OUT is a dataset, possibly that of the job to resume */
 	/* OUT still has its journal: a run was killed after the rename, before the clean-up */
 	bool published;
 	/* message about replaced data that could not be removed; "": none remain */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The folder that staging writes. Even if the process is killed at any moment, OUT is absent, the
- * old dataset, or the new one: files are created and synced in OUT.partial, the manifest gets its
+ * The folder that staging writes. Even if the process is killed, OUT is at any moment absent, the
+ * old dataset, or the new one. Files are created and synced in OUT.partial, the manifest gets its
  * name last, and one rename turns OUT.partial into OUT. The lock is on the folder itself (flock),
  * so it ends with the process and moves with the folder. The journal moves with the folder too, and
  * is removed afterwards. If the run is killed in between, the next run finds the journal in OUT,
@@ -22,7 +22,8 @@
 #include "folder/stage_entries.h"
 #include "folder/stage_step.h"
 
-/* a try fails without an error only if another process removes or renames the folder during it */
+/* an attempt fails without an error only if another process removes or renames the folder during
+ * the attempt */
 #define ACQUIRE_TRIES 8
 
 /* The paths of OUT, OUT.partial and OUT.replaced.partial. Their last parts are pointers into
@@ -51,7 +52,7 @@ static int check_name(const struct rung__stage_dir *dir)
 {
 	size_t len = strlen(dir->name);
 
-	/* these three are folders that exist and cannot be renamed */
+	/* these three are existing folders that cannot be renamed */
 	if (len == 0 || strcmp(dir->name, ".") == 0 || strcmp(dir->name, "..") == 0)
 		return rung__fail(RUNG_E_INVAL,
 		                  "output '%s': not a valid name for a new folder; give one that "
@@ -87,8 +88,7 @@ static int open_parent(struct rung__stage_dir *dir)
 	return rc;
 }
 
-/* The folder has longer names while it is written and while it is replaced; aside_name is the
- * longest. */
+/* The temporary names of the folder are longer than its own; aside_name is the longest. */
 static int check_length(const struct rung__stage_dir *dir)
 {
 	const long name_max = fpathconf(dir->parent_fd, _PC_NAME_MAX);
@@ -97,7 +97,7 @@ static int check_length(const struct rung__stage_dir *dir)
 	if (name_max <= 0 || bytes + more <= (size_t)name_max)
 		return 0;
 	return rung__fail(RUNG_E_INVAL,
-	                  "output '%s': its name has %zu bytes; at most %zu are possible, choose a "
+	                  "output '%s': its name has %zu bytes; at most %zu are allowed; choose a "
 	                  "shorter one",
 	                  dir->path, bytes, (size_t)name_max - more);
 }
@@ -196,7 +196,7 @@ static int remove_leftover(struct rung__stage_dir *dir, int fd, struct rung__jou
 {
 	int rc = rung__stage_entries_check(fd, dir->partial_path);
 
-	rung__journal_fini(journal); /* of an earlier try */
+	rung__journal_fini(journal); /* from an earlier attempt */
 	if (rc == 0)
 		rc = rung__journal_read(journal, fd, dir->partial_path);
 	if (rc < 0)
@@ -260,7 +260,8 @@ int rung__stage_dir_resolve_aside(struct rung__stage_dir *dir)
 	if (fd < 0)
 		return 0;
 	rung__stage_step("settle");
-	/* killed before the second rename, which gives OUT its new content, or after it */
+	/* the run was killed before the second rename, which gives OUT its new content, or after
+	 * it */
 	if (fstatat(dir->parent_fd, dir->name, &st, AT_SYMLINK_NOFOLLOW) < 0) {
 		if (renameat(dir->parent_fd, dir->aside_name, dir->parent_fd, dir->name) < 0)
 			rc = rung__fail_errno(errno, "%s: cannot be renamed back to %s",
@@ -285,12 +286,12 @@ int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *j
 		                  "%s: other processes create and remove it, so it cannot be "
 		                  "locked; choose another output",
 		                  dir->partial_path);
-	/* under the lock: no other run can be between its two renames */
+	/* checked under the lock, so that no other run can be between its two renames */
 	if (rc == 0)
 		rc = rung__stage_dir_resolve_aside(dir);
 	if (rc == 0)
 		rc = rung__stage_dir_check_out(dir, NULL);
-	/* a dataset that appeared after the first check */
+	/* checked again for a dataset that appeared after the first check */
 	return rc == 0 && dir->staged && !dir->force ? fail_exists(dir) : rc;
 }
 
@@ -317,7 +318,7 @@ void rung__stage_dir_fini(struct rung__stage_dir *dir)
 	const uint64_t least = rung_last_error_min_bytes();
 	char text[RUNG__ERROR_BYTES];
 
-	/* removing the files may fail too; the caller gets the original message */
+	/* removing the files can fail too; the caller gets the original message */
 	snprintf(text, sizeof(text), "%s", rung_last_error());
 	if (dir->fd >= 0 && !dir->keep && rung__stage_dir_still_partial(dir, dir->fd) &&
 	    rung__stage_entries_remove(dir->fd, dir->partial_path) == 0)

@@ -10,7 +10,7 @@
 
 /** Open the parent, and check that OUT may be written. Writes nothing. Release with
  * rung__stage_dir_fini(), also after a failure. @return 0, RUNG_E_EXIST if OUT exists and must not
- * be replaced, RUNG_E_INVAL (its name), RUNG_E_NOMEM, or the status of errno */
+ * be replaced, RUNG_E_INVAL (invalid name), RUNG_E_NOMEM, or the status of errno */
 int rung__stage_dir_init(struct rung__stage_dir *dir, const char *out_dir, bool force, bool resume);
 /**
  * Create and lock OUT.partial, and read its journal. The work of an earlier run is kept if it will
@@ -23,17 +23,17 @@ int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *j
  * its clean-up is still to be done. @return 0, RUNG_E_BUSY if another process holds the lock, or
  * the status of errno */
 int rung__stage_dir_open_out(struct rung__stage_dir *dir);
-/** Close it again, so that OUT.partial can be acquired. */
+/** Close a folder opened by rung__stage_dir_open_out(), so that OUT.partial can be acquired. */
 void rung__stage_dir_close_out(struct rung__stage_dir *dir);
-/** Remove OUT.partial if it is still ours and nothing in it is finished, and close everything.
- * Keeps the thread's error message. */
+/** Remove OUT.partial if it is still the folder of this run and nothing in it is finished. Close
+ * everything. Keeps the thread's error message. */
 void rung__stage_dir_fini(struct rung__stage_dir *dir);
 
 /** Check whether OUT exists and may be replaced. Sets `replaces` and `staged`. @param fd_out  OUT
  * if it will be replaced, which the caller closes; otherwise -1. May be NULL */
 int rung__stage_dir_check_out(struct rung__stage_dir *dir, int *fd_out);
-/** Whether `fd` is still the folder with the name OUT.partial. The process that held the lock
- * before may have renamed or removed the folder, and a user may do so at any time. */
+/** Whether `fd` is still the folder with the name OUT.partial. The previous holder of the lock may
+ * have renamed or removed the folder, and a user can do so at any time. */
 bool rung__stage_dir_still_partial(const struct rung__stage_dir *dir, int fd);
 /** Lock a folder until `fd` is closed, without waiting. @return 0, RUNG_E_BUSY if another process
  * holds the lock, or the status of errno */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Entries of the folder that staging writes, or of one that it replaces. Files that rung wrote are
- * removed, others never: a single entry with a foreign name makes the whole folder untouchable,
- * because it may be a folder of the user that was given by mistake.
+ * Entries of the folder that staging writes, or of one that it replaces. Only files that rung wrote
+ * are ever removed. If a single entry has a foreign name, nothing in the folder is touched, because
+ * the user may have named the folder by mistake.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -20,7 +20,7 @@
 #include "folder/stage_step.h"
 #include "folder/stage_stripe.h"
 
-/* the start of every manifest, of any version and even if the rest is damaged */
+/* how every manifest starts, whatever its version, and even if the rest is damaged */
 #define FORMAT_LINE "{\n \"format\": \"" RUNG__FORMAT_NAME "\""
 
 /* Temporary files that have a name for a moment, or while they are written. They belong to graphs
@@ -32,7 +32,8 @@ static bool is_temporary(const char *name)
 	       (strncmp(name, "rung-", 5) == 0 && strlen(name) == 5 + 6);
 }
 
-/* RUNG__FEATURES_PREFIX, three digits, ".npy". Only these files may be links. */
+/* RUNG__FEATURES_PREFIX, three digits, ".npy". Only files with these names are allowed to be
+ * links. */
 static bool is_features(const char *name)
 {
 	const size_t prefix = strlen(RUNG__FEATURES_PREFIX);
@@ -72,8 +73,8 @@ static bool is_ours(const char *name)
 	       is_named(name, RUNG__ARRAY_PREFIX);
 }
 
-/* Call `each` for the entries of a folder, until it fails. The listing has its own descriptor:
- * closedir() closes it, and the position of `fd` is not moved. */
+/* Call `each` for the entries of a folder, until it fails. The listing uses a separate descriptor,
+ * because closedir() closes it; the position of `fd` does not move. */
 static int for_entries(int fd, const char *path,
                        int (*each)(int fd, const char *path, const char *name, void *ctx),
                        void *ctx)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Entries of the folder that staging writes, and which of them may be removed. */
+/** Lists the entries of the folder that staging writes, and removes those that rung wrote. */
 #ifndef RUNG_IO_STAGE_ENTRIES_H
 #define RUNG_IO_STAGE_ENTRIES_H
 
@@ -9,8 +9,8 @@
 /** Check that a folder contains only files that rung writes. @return 0, RUNG_E_EXIST (the message
  * names a foreign entry), or the status of errno */
 int rung__stage_entries_check(int fd, const char *path);
-/** The same, and fail if it is not a dataset of any version: only datasets are replaced. A damaged
- * dataset is accepted. */
+/** Check the same, and also fail if the folder is not a dataset of any version: only datasets are
+ * replaced. A damaged dataset is accepted. */
 int rung__stage_entries_check_dataset(int fd, const char *path);
 /** Check the folder, and remove all its files. The manifest is removed first, so that a partially
  * removed dataset does not open. */

@@ -3,8 +3,9 @@
  * The journal of a run: appending, syncing and reading it.
  *
  * Each line is the checksum of its text in 16 hexadecimal digits, a space, and the text. Lines are
- * collected in memory and written together, because each commit waits for the device. The last line
- * of a key counts, so that progress is recorded without rewriting the file.
+ * collected in memory and written together, because each commit waits for the device. If several
+ * lines have the same key, the last one counts, so that progress is recorded without rewriting the
+ * file.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +22,7 @@
 #include "folder/stage_journal.h"
 #include "folder/stage_step.h"
 
-#define HEAD_BYTES  (RUNG__CHECKSUM_DIGITS + 1u) /* checksum and space */
+#define HEAD_BYTES  (RUNG__CHECKSUM_DIGITS + 1u) /* the checksum and the space */
 #define SUMS_A_LINE 32u
 /* the checksums of about 60 TB of data; a longer file is refused before it is read */
 #define JOURNAL_BYTES_MAX (UINT64_C(1) << 30)
@@ -67,7 +68,7 @@ static int read_text(struct rung__journal *journal, int fd)
 			journal->path);
 	journal->text = rung__malloc((size_t)st.st_size + 1);
 	if (!journal->text)
-		return rung__fail(RUNG_E_NOMEM, "%s: %jd bytes", journal->path,
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for its %jd bytes", journal->path,
 		                  (intmax_t)st.st_size);
 	rc = rung__pread_all(fd, journal->path, journal->text, (uint64_t)st.st_size, 0);
 	if (rc == 0)
@@ -110,7 +111,7 @@ int rung__journal_begin(struct rung__journal *journal, int dir_fd)
 }
 
 /* The text after `word` and a space at the start of `line`; NULL if it starts with another word. A
- * longer word does not count: "file a" is not "file ab". */
+ * longer word does not match: "file a" is not "file ab". */
 static const char *behind(const char *line, const char *word)
 {
 	const size_t len = strlen(word);
@@ -161,7 +162,8 @@ static int reserve(struct rung__journal *journal, uint64_t bytes)
 		capacity *= 2;
 	pending = rung__realloc_array(journal->pending, capacity, 1);
 	if (!pending)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes", journal->path, capacity);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " bytes of lines",
+		                  journal->path, capacity);
 	journal->pending = pending;
 	journal->pending_capacity = capacity;
 	return 0;
@@ -196,9 +198,9 @@ int rung__journal_add(struct rung__journal *journal, const char *format, ...)
 	text = rung__vformat(format, args);
 	va_end(args);
 	if (!text)
-		return rung__fail(RUNG_E_NOMEM, "%s: a line", journal->path);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for a line", journal->path);
 	for (char *c = text; *c; c++) {
-		if (*c == '\n') /* in the name of a file: it would begin a line */
+		if (*c == '\n') /* in a file name a line feed would begin a new line */
 			*c = '?';
 	}
 	rc = add_text(journal, text, strlen(text));

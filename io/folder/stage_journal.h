@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The journal of a run: its finished parts, line by line, so that a later run can resume. A line
- * describes data that were synced before the line was written. It has its own checksum, so an
- * incomplete last line after a kill or a power failure is ignored. One thread uses a journal.
+ * describes data that were synced before the line was written. Each line has its own checksum, so
+ * an incomplete last line after a kill or a power failure is ignored. One thread uses a journal.
  * Private to io.
  *
  * The lines, without checksums:
@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define RUNG__JOURNAL        "journal"
-#define RUNG__JOURNAL_RANKED "ranked" /* a run can be resumed if the journal has this line */
+#define RUNG__JOURNAL_RANKED "ranked" /* only with this line in the journal can a run be resumed */
 
 struct rung__journal {
 	int fd;     /* -1: not open */
@@ -31,7 +31,7 @@ struct rung__journal {
 	char *text;
 	char *pending; /* lines that are not written yet, with their checksums */
 	uint64_t pending_bytes, pending_capacity; /* used and allocated bytes of `pending` */
-	uint64_t bytes; /* of the file, up to the end of the last valid line */
+	uint64_t bytes; /* size of the file, up to the end of the last valid line */
 	uint64_t lines_added;
 };
 
@@ -43,10 +43,10 @@ int rung__journal_read(struct rung__journal *journal, int dir_fd, const char *di
 int rung__journal_begin(struct rung__journal *journal, int dir_fd);
 
 /** The text after `key` and a space in the last line of `text` that begins with them; NULL if no
- * line does. It ends with '\n'. */
+ * line does. The result ends with '\n'. */
 const char *rung__lines_last(const char *text, const char *key);
 
-/** The same in the lines of a journal. */
+/** The same for the lines of a journal. */
 const char *rung__journal_last(const struct rung__journal *journal, const char *key);
 
 /** The text after `kind`, a space and `name` in the last line that begins with them. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Publication: one rename turns the complete OUT.partial into OUT. renameat2() exchanges the two
- * names in one step if OUT is to be replaced. File systems without its flags need two renames, with
- * OUT.replaced.partial in between. Each folder is synced before the next step relies on it, and the
- * journal is removed last, so that a run that is killed at any point leaves enough to continue.
+ * Publication: one rename gives the complete OUT.partial the name OUT. renameat2() exchanges the
+ * two names in one step if OUT is to be replaced. File systems without its flags need two renames,
+ * with OUT.replaced.partial in between. Each folder is synced before the next step relies on it,
+ * and the journal is removed last, so that a later run can always continue after a kill.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -165,7 +165,7 @@ int rung__stage_dir_publish(struct rung__stage_dir *dir)
 		return rc;
 	if (!rung__stage_dir_still_partial(dir, dir->fd))
 		rc = rung__fail(RUNG_E_NOENT,
-		                "%s: was moved or removed while it was staged; put it back and "
+		                "%s: was moved or removed during staging; put it back and "
 		                "continue with --resume",
 		                dir->partial_path);
 	/* the manifest gets its name before the folder does: OUT never exists without one */
@@ -180,7 +180,8 @@ int rung__stage_dir_publish(struct rung__stage_dir *dir)
 		rc = rung__stage_dir_sync_parent(dir);
 		if (rc == 0)
 			rc = drop_journal(dir);
-		/* released: rung__stage_dir_fini() must not remove the published folder */
+		/* closed here, because rung__stage_dir_fini() must not remove the published
+		 * folder */
 		close(dir->fd);
 		dir->fd = -1;
 	}

@@ -26,8 +26,8 @@
 #define ENDING      ".npy"
 #define NAME_FORMAT "%s.features.%03" PRIu32 "-%016" PRIx64 ENDING
 
-/* Whether `path` is absolute and its last part is such a name. The target of a link is removed with
- * the dataset, so any other path must be rejected. */
+/* Whether `path` is absolute and its last part is the name of a striped features file. The target
+ * of a link is removed with the dataset, so any other path must be rejected. */
 static bool is_stripe(const char *path)
 {
 	const char *name = strrchr(path, '/'),
@@ -59,7 +59,8 @@ int rung__stripe_remove(int dir_fd, const char *name)
 
 	if (!rung__stripe_link_ok(dir_fd, name, target))
 		return 0;
-	/* ENOENT: a run that was killed between link and file, or an earlier attempt to remove */
+	/* ENOENT: a run was killed between creating link and file, or the file was removed
+	 * before */
 	if (unlink(target) < 0 && errno != ENOENT)
 		return rung__fail_errno(errno, "%s: cannot be removed", target);
 	return 0;
@@ -109,7 +110,7 @@ int rung__stripe_make(const struct rung__stage_dir *dir, const char *folder, uin
 	int fd, rc;
 
 	if (!real)
-		return rung__fail_errno(errno, "%s: folder for rows", folder);
+		return rung__fail_errno(errno, "%s: the folder for rows cannot be found", folder);
 	fd = make_in(dir, real, file, name);
 	rc = fd < 0 ? fd : sync_dir(real);
 	free(real);
@@ -118,7 +119,7 @@ int rung__stripe_make(const struct rung__stage_dir *dir, const char *folder, uin
 	return rc < 0 ? rc : fd;
 }
 
-/* The names of features files are longer than that of the dataset. Names that are too long are
+/* The names of striped files are longer than the name of the dataset. Names that are too long are
  * reported here, before the graph is read. */
 static int check_name(const struct rung__stage_dir *dir, const char *given, const char *real)
 {
@@ -151,7 +152,8 @@ static int check_folder(const struct rung__stage_dir *dir, const char *given)
 			errno, "%s: rows cannot be written there; give a folder that is writable",
 			given);
 	else if (!S_ISDIR(st.st_mode))
-		rc = rung__fail(RUNG_E_INVAL, "%s: is not a folder; give a folder for rows", given);
+		rc = rung__fail(RUNG_E_INVAL, "%s: is not a folder; give the path of a folder",
+		                given);
 	else
 		rc = check_name(dir, given, real);
 	free(real);

@@ -19,7 +19,7 @@ int rung__stripes_check(const char *const *folders, size_t folder_count);
  * descriptor that the caller closes, or a failure */
 int rung__stripe_make(const struct rung__stage_dir *dir, const char *folder, uint32_t file,
                       const char *name);
-/** Whether `name` is a link to a path that a features file of rung may have. The file may be
+/** Whether `name` is a link to a path that rung would give a features file. The file itself may be
  * missing. */
 bool rung__stripe_link_ok(int dir_fd, const char *name, char target_out[PATH_MAX]);
 /** Remove the file that such a link leads to. The link stays; any other entry is left alone. */

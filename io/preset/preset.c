@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Functions that all presets share: texts that live as long as the preset, files that must exist,
- * and arrays that may lack a .npy header.
+ * and arrays with or without a .npy header.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 #include "base/base.h"
 #include "preset/state.h"
 
-#define LIST_BYTES 700u /* of the paths in a message; a longer list is cut off */
+#define LIST_BYTES 700u /* size of the list of paths in a message; a longer list is cut off */
 
 const char *rung__preset_text(struct rung__preset *p, const char *format, ...)
 {
@@ -23,13 +23,13 @@ const char *rung__preset_text(struct rung__preset *p, const char *format, ...)
 	char *text;
 
 	va_start(args, format);
-	/* the limit is above the needs of any data set: reaching it counts as out of memory */
+	/* no data set needs that many, so reaching the limit is reported as out of memory */
 	text = p->text_count < RUNG__PRESET_TEXTS_MAX ? rung__vformat(format, args) : NULL;
 	va_end(args);
 	if (text)
 		p->texts[p->text_count++] = text;
 	else
-		rung__fail(RUNG_E_NOMEM, "%s: specs of its files", p->root);
+		rung__fail(RUNG_E_NOMEM, "%s: no memory for the names of its files", p->root);
 	return text;
 }
 
@@ -37,7 +37,7 @@ int rung__preset_add_graph(struct rung__preset *p, const char *spec)
 {
 	if (!spec)
 		return RUNG_E_NOMEM;
-	/* in bounds: RUNG__PRESET_GRAPHS_MAX is above the edge lists of any data set */
+	/* in bounds: no data set has more than RUNG__PRESET_GRAPHS_MAX edge lists */
 	p->graphs[p->derived.graph_count++] = spec;
 	return 0;
 }
@@ -74,7 +74,7 @@ bool rung__preset_exists(const char *path, uint64_t *bytes_out)
 
 int rung__preset_find(struct rung__preset *p, const char *const *inside, const char *file)
 {
-	char list[LIST_BYTES] = ""; /* the places without the file */
+	char list[LIST_BYTES] = ""; /* the paths that were tried */
 	uint64_t bytes;
 
 	for (size_t used = 0; *inside; inside++) {
@@ -115,7 +115,7 @@ int rung__preset_file(struct rung__preset *p, const char *name, const char *why,
 	return 0;
 }
 
-/* Whether a file has the magic bytes of a .npy. The name does not decide: some data sets use .npy
+/* Whether a file has the magic bytes of a .npy. The name does not show it: some data sets use .npy
  * for files without a header. O_NONBLOCK: opening a FIFO must not wait for a writer. */
 static int is_npy(const char *path, bool *npy_out)
 {
@@ -158,7 +158,7 @@ int rung__preset_npy_or_raw(struct rung__preset *p, const char *path, enum rung_
 	*spec_out = path;
 	if (rc < 0 || npy)
 		return rc < 0 ? rc : npy_rows(path, rows_out);
-	rung__preset_exists(path, &bytes); /* otherwise bytes stays 0, which is an error */
+	rung__preset_exists(path, &bytes); /* otherwise `bytes` stays 0, which is an error */
 	if (bytes == 0 || bytes % row_bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: has no .npy header, and its %" PRIu64

@@ -12,11 +12,11 @@
 
 #define FEATURE_ITEMS 1024u
 
-/* The published sizes: papers, and papers with one of 19 classes, which are the first ones. The
- * part of the option is a name, and the number of papers identifies the size when no part is
- * given. */
+/* The published sizes: the number of papers, and the number of papers with one of 19 classes, which
+ * come first. The option's part is the name of a size; without it, the number of papers identifies
+ * the size. */
 static const struct size {
-	const char *name; /* of the folder */
+	const char *name; /* name of the folder */
 	uint64_t papers, labelled;
 } sizes[] = {
 	{ "tiny", 100000, 100000 },        { "experimental", 100000, 100000 },
@@ -27,7 +27,7 @@ static const struct size {
 /* Find the folder of the size: ROOT/SIZE if a size is given, otherwise ROOT itself. */
 static int find_dir(struct rung__preset *p)
 {
-	/* one entry is used; all others are NULL, which ends the list */
+	/* only the first entry is used; the NULL after it ends the list */
 	const char *inside[RUNG__ARRAY_LEN(sizes) + 2] = { "" };
 	bool known = !p->part;
 
@@ -44,8 +44,8 @@ static int find_dir(struct rung__preset *p)
 	return rung__preset_find(p, inside, "processed/paper/node_feat.npy");
 }
 
-/* Number of papers with labels, from the first on. In the largest size not all papers have one; in
- * a size that is not published all have. */
+/* The number of papers with labels, which come first. In the largest size not all papers have a
+ * label; in a size that is not published, all have one. */
 static uint64_t labelled_of(uint64_t papers)
 {
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(sizes); i++) {
@@ -69,7 +69,7 @@ static int igb_labels(struct rung__preset *p, uint64_t papers)
 		return rc;
 	if (rows != labelled_of(papers))
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: has %" PRIu64 " labels, there are %" PRIu64
+		                  "%s: has %" PRIu64 " labels for %" PRIu64
 		                  " papers; copy it again",
 		                  path, rows, papers);
 	p->derived.labels = rung__preset_text(p, "pad:%" PRIu64 ",%s", papers, p->derived.labels);
@@ -77,7 +77,7 @@ static int igb_labels(struct rung__preset *p, uint64_t papers)
 }
 
 /* The splits are ranges of the labelled papers: the first 60 %, the next 20 %, and the rest. They
- * are derived from the sizes alone, without a file. */
+ * follow from the sizes, without a file. */
 static int igb_splits(struct rung__preset *p, uint64_t papers)
 {
 	const uint64_t labelled = labelled_of(papers), valid = labelled * 3 / 5,

@@ -15,7 +15,7 @@
 
 /* ---- ogbn-papers100M ---- */
 
-/* The splits by publication time, which are the only ones of this data set. */
+/* The splits by publication time, the only splits of this data set. */
 static int papers100m_splits(struct rung__preset *p)
 {
 	static const char *const names[] = { "train", "valid", "test" };
@@ -24,7 +24,7 @@ static int papers100m_splits(struct rung__preset *p)
 	int rc = 0;
 
 	for (size_t i = 0; rc == 0 && i < RUNG__ARRAY_LEN(names); i++) {
-		memcpy(name, "split/time/", 12); /* with its NUL */
+		memcpy(name, "split/time/", 12); /* 12 bytes, including the NUL */
 		strcat(strcat(name, names[i]), ".csv.gz");
 		rc = rung__preset_file(p, name, "ids of a split", &path);
 		if (rc == 0)
@@ -71,15 +71,16 @@ int rung__preset_papers100m(struct rung__preset *p)
 
 #define FEATURE_ITEMS 768u /* float16 values per vertex */
 
-/* Numbers of vertices of each type. All are 0 for the part "papers", where the number of rows of
- * the features decides. Ids of the whole graph are papers, then authors, then institutions. */
+/* The number of vertices of each type. All are 0 for the part "papers", whose vertices are counted
+ * by the rows of the features. Ids of the whole graph are papers, then authors, then
+ * institutions. */
 struct mag_counts {
 	uint64_t papers, authors, institutions;
 	uint64_t all; /* their sum */
 };
 
-/* A number of the dict in meta.pt. Limited to a quarter of 2^63, so that the sum of three does not
- * overflow. */
+/* A number in the dict of meta.pt. It is limited to a quarter of 2^63, so that the sum of three
+ * does not overflow. */
 static int count_of(const struct rung__pickle_dict *meta, const char *path, const char *key,
                     uint64_t *count_out)
 {
@@ -143,7 +144,7 @@ static int find_full(struct rung__preset *p, const char **path_out)
 }
 
 /* Check that full_feat.npy is complete. The script of the baseline creates it with its full size
- * and fills it for hours, so only the flag file, which it writes last, shows that it has
+ * and fills it for hours, so only the flag file, which the script writes last, shows that it has
  * finished. */
 static int check_full(struct rung__preset *p, const char *path, const struct mag_counts *counts)
 {

@@ -39,7 +39,7 @@ int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *p
 	*p = (struct rung__preset){
 		.option = names[kind], .root = root, .part = part, .wanted = wanted
 	};
-	/* set before deriving: the lists grow in place, and `derived` counts their entries */
+	/* set before deriving, which adds entries to these lists and counts them in `derived` */
 	p->derived.graphs = p->graphs;
 	p->derived.splits = p->splits;
 	rc = makers[kind](p);

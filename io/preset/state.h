@@ -10,16 +10,19 @@
 
 /* two per split, and the paths and specs of the other files */
 #define RUNG__PRESET_TEXTS_MAX  256u
-#define RUNG__PRESET_GRAPHS_MAX 4u /* MAG240M has three edge lists, the others one */
-/* the entries of a dict (RUNG__PICKLE_ITEMS_MAX), and two more, because `test` becomes three */
+#define RUNG__PRESET_GRAPHS_MAX 4u /* MAG240M has three edge lists, the other data sets have one */
+/* the entries of a dict (RUNG__PICKLE_ITEMS_MAX), and two more, because `test` becomes three
+ * splits */
 #define RUNG__PRESET_SPLITS_MAX 66u
 
 struct rung__preset {
-	struct rung_preset derived; /* first: callers hold a pointer to it, and close it */
-	const char *option;         /* name of the data set, for messages: "MAG240M" */
-	const char *root, *part;    /* as given, borrowed; part NULL: the default */
-	unsigned wanted;            /* a sum of RUNG_PRESET_GRAPH and so on */
-	const char *dir;            /* the folder with the files: root, or a folder inside it */
+	/* first member: callers hold a pointer to it, and close the preset by it */
+	struct rung_preset derived;
+	const char *option;      /* name of the data set, for messages: "MAG240M" */
+	const char *root, *part; /* as given, borrowed; part NULL: the default */
+	/* the requested parts: a combination of RUNG_PRESET_GRAPH and so on */
+	unsigned wanted;
+	const char *dir; /* the folder with the files: root, or a folder inside it */
 	/* all texts that `derived` and `dir` point to; freed with the preset */
 	char *texts[RUNG__PRESET_TEXTS_MAX];
 	size_t text_count;
@@ -44,13 +47,13 @@ int rung__preset_add_split(struct rung__preset *p, const char *name, const char 
 int rung__preset_set_year(struct rung__preset *p, const char *spec);
 
 /**
- * Set p->dir to the first folder that contains `file`, of a list of folders inside root. The list
- * ends with NULL, and "" is root itself. RUNG_E_NOENT names all places.
+ * Search a list of folders inside root, and set p->dir to the first one that contains `file`. The
+ * list ends with NULL, and "" is root itself. The message of RUNG_E_NOENT names all folders.
  */
 int rung__preset_find(struct rung__preset *p, const char *const *inside, const char *file);
 
-/** Find a file in p->dir. @param why  its contents, for the message. @param path_out  a text of the
- * preset. @return 0, RUNG_E_NOENT, RUNG_E_NOMEM */
+/** Find a file in p->dir. @param why the content of the file, for the message. @param path_out a
+ * text of the preset. @return 0, RUNG_E_NOENT, RUNG_E_NOMEM */
 int rung__preset_file(struct rung__preset *p, const char *name, const char *why,
                       const char **path_out);
 

@@ -31,7 +31,7 @@ int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint
 	rows->bounce = rung__malloc_array((uint64_t)threads, RUNG__ROWS_BOUNCE_BYTES);
 	if (!rows->order || !rows->bounce) {
 		rung__rows_fini(rows);
-		return rung__fail(RUNG_E_NOMEM, "%s: order of %" PRIu64 " rows",
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for the order of %" PRIu64 " rows",
 		                  rung__source_spec(src), count_max);
 	}
 	return 0;

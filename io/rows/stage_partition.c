@@ -324,7 +324,8 @@ static int alloc_memory(struct partitioning *p)
 		rung__malloc_array((p->batch_rows / p->chunk_rows + 2) * buckets, sizeof(*p->next));
 	if (p->filled && p->written && p->offsets[0] && p->offsets[1] && p->next)
 		return 0;
-	return rung__fail(RUNG_E_NOMEM, "%s: a table of %" PRIu64 " buckets", rows->what, buckets);
+	return rung__fail(RUNG_E_NOMEM, "%s: no memory for a table of %" PRIu64 " buckets",
+	                  rows->what, buckets);
 }
 
 int rung__stage_partition(struct rung__stage_rows *rows)

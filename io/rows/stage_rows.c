@@ -236,7 +236,7 @@ static int check_begun(const struct rung__stage_rows *rows, uint32_t f)
 	if ((uint64_t)st.st_size >= least)
 		return 0;
 	return rung__fail(RUNG_E_CORRUPT,
-	                  "%s: has %jd bytes, %" PRIu64 " were written; " RUNG__STAGE_CURE,
+	                  "%s: has %jd bytes, but %" PRIu64 " were written; " RUNG__STAGE_CURE,
 	                  rows->paths[f], (intmax_t)st.st_size, least);
 }
 
@@ -306,19 +306,20 @@ static int alloc_memory(struct rung__stage_rows *rows)
 	for (uint32_t i = 0; i < plan->area_count; i++) {
 		rows->areas[i] = rung__map_pages(plan->area_bytes);
 		if (!rows->areas[i])
-			return rung__fail(RUNG_E_NOMEM, "%s: a range of %" PRIu64 " bytes",
+			return rung__fail(RUNG_E_NOMEM,
+			                  "%s: no memory for a range of %" PRIu64 " bytes",
 			                  rows->what, plan->area_bytes);
 	}
 	rows->tails = rung__malloc_array(rows->layout.file_count, RUNG__BLOCK_BYTES);
 	if (!rows->tails)
-		return rung__fail(RUNG_E_NOMEM, "%s: the ends of %" PRIu64 " files", rows->what,
-		                  rows->layout.file_count);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for the ends of %" PRIu64 " files",
+		                  rows->what, rows->layout.file_count);
 	if (plan->kind != RUNG_ROW_ORDER_PASSES)
 		rows->vertices =
 			rung__malloc_array(plan->range_rows, rows->stage->manifest->index_bytes);
 	if (plan->kind != RUNG_ROW_ORDER_PASSES && !rows->vertices)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " vertices", rows->what,
-		                  plan->range_rows);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " vertices",
+		                  rows->what, plan->range_rows);
 	/* "partition" needs buffers even then, to read its buckets */
 	if (place.data && plan->kind == RUNG_ROW_ORDER_PASSES)
 		return 0;
@@ -327,7 +328,8 @@ static int alloc_memory(struct rung__stage_rows *rows)
 	rows->read_buffers =
 		rung__malloc_aligned(RUNG__PAGE_BYTES, plan->reader_count * plan->read_bytes);
 	if (!rows->read_buffers)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu32 " reads of %" PRIu64 " bytes",
+		return rung__fail(RUNG_E_NOMEM,
+		                  "%s: no memory for %" PRIu32 " reads of %" PRIu64 " bytes",
 		                  rows->what, plan->reader_count, plan->read_bytes);
 	if (place.data || place.streamed)
 		return 0;

@@ -250,6 +250,6 @@ int rung__rows_schedule(struct rung__stage *stage, const struct rung_source *src
 		                  "one by one; choose another --row-order, or save it as .npy",
 		                  rung__source_spec(src));
 	return rung__fail_min_bytes(
-		least, "staging: too little memory for its rows; give at least %" PRIu64 " bytes",
+		least, "staging: too little memory for the rows; give at least %" PRIu64 " bytes",
 		least);
 }

@@ -41,7 +41,7 @@ static int fail_missing(const struct check *check)
 	char target[PATH_MAX];
 
 	if (rung__stripe_link_ok(check->stage->dir.fd, check->file->name, target))
-		return rung__fail(RUNG_E_CORRUPT, "%s: leads to %s, which is missing; %s",
+		return rung__fail(RUNG_E_CORRUPT, "%s: links to %s, which is missing; %s",
 		                  check->path, target, check->cure);
 	return rung__fail(RUNG_E_CORRUPT, "%s: is missing; %s", check->path, check->cure);
 }
@@ -54,7 +54,7 @@ static int check_size(const struct check *check, int fd)
 		return rung__fail_errno(errno, "%s", check->path);
 	if ((uint64_t)st.st_size == check->file->bytes)
 		return 0;
-	return rung__fail(RUNG_E_CORRUPT, "%s: has %jd bytes, %" PRIu64 " were written; %s",
+	return rung__fail(RUNG_E_CORRUPT, "%s: has %jd bytes, but %" PRIu64 " were written; %s",
 	                  check->path, (intmax_t)st.st_size, check->file->bytes, check->cure);
 }
 

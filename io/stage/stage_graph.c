@@ -235,7 +235,9 @@ static int score(struct rung__stage *stage)
 		return rc;
 	stage->score = rung__malloc_array(count, sizeof(*stage->score));
 	if (!stage->score)
-		return rung__fail(RUNG_E_NOMEM, "score of %" PRIu64 " vertices", count);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "staging: no memory for the score of %" PRIu64 " vertices",
+		                  count);
 	return stage->score_source ? read_score(stage) : score_graph(stage);
 }
 
@@ -249,7 +251,8 @@ static int adopt_maps(struct rung__stage *stage)
 	stage->rank_of_vertex = rung__malloc_array(m->vertex_count, m->index_bytes);
 	if (stage->vertex_of_rank && stage->rank_of_vertex)
 		return 0;
-	return rung__fail(RUNG_E_NOMEM, "maps of %" PRIu64 " vertices", m->vertex_count);
+	return rung__fail(RUNG_E_NOMEM, "staging: no memory for the maps of %" PRIu64 " vertices",
+	                  m->vertex_count);
 }
 
 /*
@@ -370,7 +373,8 @@ static int relabel_in_memory(struct rung__stage *stage)
 
 	if (!indptr || !indices)
 		rc = rung__fail(RUNG_E_NOMEM,
-		                "relabelled graph of %" PRIu64 " vertices and %" PRIu64 " edges",
+		                "staging: no memory for the relabelled graph of %" PRIu64
+		                " vertices and %" PRIu64 " edges",
 		                csc->vertex_count, csc->edge_count);
 	else
 		rc = rung__graph_relabel(csc, stage->vertex_of_rank, stage->rank_of_vertex,

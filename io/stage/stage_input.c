@@ -83,7 +83,7 @@ static int open_extra(struct rung__stage *stage, const char *spec, const char *w
 	info = rung_source_info(extra_arrays->src);
 	if (info->row_count != stage->manifest->vertex_count || info->row_bytes == 0)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: has %" PRIu64 " %s of %" PRIu64 " bytes, there are %" PRIu64
+		                  "%s: has %" PRIu64 " %s of %" PRIu64 " bytes for %" PRIu64
 		                  " vertices; give one for each vertex",
 		                  spec, info->row_count,
 		                  strcmp(what, "labels") == 0 ? what : "rows", info->row_bytes,
@@ -173,7 +173,7 @@ static int open_score(struct rung__stage *stage)
 		                  spec, rung_dtype_name(info->dtype), info->dim_count);
 	if (info->row_count != stage->manifest->vertex_count)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: has %" PRIu64 " scores, there are %" PRIu64
+		                  "%s: has %" PRIu64 " scores for %" PRIu64
 		                  " vertices; give one score for each vertex",
 		                  spec, info->row_count, stage->manifest->vertex_count);
 	return 0;
@@ -217,10 +217,10 @@ static int read_split(const struct rung__stage *stage, size_t idx,
 	                               &split->ids);
 	rung_source_close(src);
 	if (rc == 0 && distinct && split->count == 0)
-		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: has no train vertex; leave the split train out to count all "
-		                  "vertices",
-		                  given->spec);
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"%s: has no train vertex; omit the split 'train' to count all vertices",
+			given->spec);
 	return rc;
 }
 
@@ -231,7 +231,8 @@ static int read_splits(struct rung__stage *stage)
 
 	stage->splits = rung__zalloc_array(stage->opts.split_count, sizeof(*stage->splits));
 	if (!stage->splits)
-		return rung__fail(RUNG_E_NOMEM, "staging: %zu splits", stage->opts.split_count);
+		return rung__fail(RUNG_E_NOMEM, "staging: no memory for %zu splits",
+		                  stage->opts.split_count);
 	for (size_t i = 0; i < stage->opts.split_count; i++) {
 		rc = check_split_name(stage, i);
 		if (rc == 0)

@@ -219,7 +219,7 @@ static void options(struct lines *lines)
 
 static int fail_memory(const struct rung__stage *stage)
 {
-	return rung__fail(RUNG_E_NOMEM, "staging %s: the record of its inputs",
+	return rung__fail(RUNG_E_NOMEM, "staging %s: no memory for the record of its inputs",
 	                  stage->opts.out_dir);
 }
 
@@ -338,11 +338,10 @@ int rung__stage_job_check_finished(const struct rung__stage *stage, const char *
 	struct difference found;
 
 	if (!recorded)
-		return rung__fail(
-			RUNG_E_EXIST,
-			"%s: is a dataset of an unknown job, without a record of its sources; "
-			"choose another output, or replace it with --force",
-			stage->dir.path);
+		return rung__fail(RUNG_E_EXIST,
+		                  "%s: is a dataset without a record of its sources; choose "
+		                  "another output, or replace it with --force",
+		                  stage->dir.path);
 	if (!find_difference(stage->job, recorded, "", &found))
 		return 0;
 	return fail_difference(RUNG_E_EXIST, stage->dir.path,

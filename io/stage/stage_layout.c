@@ -76,8 +76,8 @@ static int check_not_replaced(const struct rung__stage *stage, const char *path)
 		if (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && st.st_dev == source.st_dev &&
 		    st.st_ino == source.st_ino)
 			rc = rung__fail(RUNG_E_INVAL,
-			                "%s: is a file of %s, which is to be replaced; rows "
-			                "cannot stay in it, choose another output",
+			                "%s: is a file of %s, which is being replaced, so rows "
+			                "cannot stay in it; choose another output",
 			                path, stage->opts.out_dir);
 	}
 	closedir(dir);
@@ -93,9 +93,8 @@ static int leave_in_place(struct rung__stage *stage)
 	int rc;
 
 	if (opts->stripe_count > 0 || opts->pad != RUNG_STAGE_PAD_NONE)
-		return rung__fail(RUNG_E_INVAL,
-		                  "staging: features that stay in place are neither padded nor "
-		                  "striped; give one or the other");
+		return rung__fail(RUNG_E_INVAL, "staging: features that stay in place cannot be "
+		                                "padded or striped; omit one of the options");
 	m->data_offset = rung__source_location(stage->features).offset;
 	m->row_stride = stage->report.row_stride = m->features.row_bytes;
 	m->block_rows = m->vertex_count;

@@ -137,7 +137,8 @@ int rung__stage_accept_sums(struct rung__stage *stage)
 	stage->buffer = rung__malloc_aligned(RUNG__PAGE_BYTES, RUNG__STAGE_BUFFER_BYTES);
 	stage->sums = rung__zalloc_array(stage->manifest->block_count, sizeof(*stage->sums));
 	if (!stage->buffer || !stage->sums)
-		return rung__fail(RUNG_E_NOMEM, "checksums of %" PRIu64 " blocks",
+		return rung__fail(RUNG_E_NOMEM,
+		                  "staging: no memory for the checksums of %" PRIu64 " blocks",
 		                  stage->manifest->block_count);
 	rung__journal_drain_sums(&stage->journal, stage->manifest->block_count, stage->sums);
 	return 0;
@@ -278,7 +279,8 @@ static int write_split(struct rung__stage *stage, const struct rung__manifest_fi
 	int rc;
 
 	if (!ranks)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " ids", file->name, split->count);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " ids", file->name,
+		                  split->count);
 	for (uint64_t i = 0; i < split->count; i++)
 		rung__id_set(ranks, index_bytes, i,
 		             rung__id_get(stage->rank_of_vertex, index_bytes, split->ids[i]));
@@ -335,7 +337,7 @@ static int compare_text(const struct rung__stage *stage, const char *path, const
 
 	if (fd >= 0)
 		rc = read ? rung__pread_all(fd, path, read, bytes, 0)
-		          : rung__fail(RUNG_E_NOMEM, "%s: %zu bytes", path, bytes);
+		          : rung__fail(RUNG_E_NOMEM, "%s: no memory for %zu bytes", path, bytes);
 	if (rc == 0 && memcmp(read, text, bytes) != 0)
 		rc = rung__fail(RUNG_E_CORRUPT,
 		                "%s: differs from the written data; " RUNG__STAGE_CURE, path);

@@ -35,7 +35,8 @@ static int list_blocks(const struct rung__verify *v, enum rung__block_state stat
 		return 0;
 	memory = rung__malloc_array(bytes + (m->file_count + 1u) * sizeof(m->checksums.name), 1);
 	if (!memory)
-		return rung__fail(RUNG_E_NOMEM, "verify: list of %" PRIu64 " blocks", count);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "verify: no memory for a list of %" PRIu64 " blocks", count);
 	at = bytes;
 	for (uint32_t f = 0; f <= m->file_count; f++) {
 		const struct rung__manifest_file *file = f == 0 ? &m->checksums : &m->files[f - 1];
@@ -80,7 +81,7 @@ static int list_manifest(struct rung__verify *v)
 	struct rung_bad_block *bad = rung__malloc(sizeof(*bad));
 
 	if (!bad)
-		return rung__fail(RUNG_E_NOMEM, "verify: list of 1 block");
+		return rung__fail(RUNG_E_NOMEM, "verify: no memory for a list of 1 block");
 	*bad = (struct rung_bad_block){ .file = RUNG__MANIFEST };
 	v->report.bad = bad;
 	v->report.bad_count = 1;
@@ -217,7 +218,8 @@ static int check_blocks(struct rung__verify *v)
 	v->sums_bad = rung__zalloc_array(m->checksums.block_count, 1);
 	v->bad = rung__zalloc_array(blocks, 1);
 	if (!v->sums || !v->sums_bad || !v->bad)
-		return rung__fail(RUNG_E_NOMEM, "verify: checksums of %" PRIu64 " blocks",
+		return rung__fail(RUNG_E_NOMEM,
+		                  "verify: no memory for the checksums of %" PRIu64 " blocks",
 		                  m->block_count);
 	rc = rung__verify_blocks(v);
 	/* 1: the manifest, whose checksum was checked when it was opened */
@@ -286,8 +288,8 @@ static int conclude(struct rung__verify *v, const char *dir)
 	if (r->bad_count > 0 && r->unrepaired)
 		return rung__fail(
 			RUNG_E_CORRUPT,
-			"%s/%s: block %" PRIu64 " at offset %" PRIu64 " is not repaired: %s", dir,
-			r->bad[0].file, r->bad[0].block, r->bad[0].offset, r->unrepaired);
+			"%s/%s: block %" PRIu64 " at offset %" PRIu64 " cannot be repaired: %s",
+			dir, r->bad[0].file, r->bad[0].block, r->bad[0].offset, r->unrepaired);
 	if (r->bad_count > 0)
 		return rung__fail(RUNG_E_CORRUPT,
 		                  "%s/%s: block %" PRIu64 " at offset %" PRIu64

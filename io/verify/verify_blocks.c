@@ -140,7 +140,7 @@ static int scan_files(struct rung__verify *v, const struct rung__manifest_file *
 		scan.direct[f].fd = -1;
 	rc = scan.direct && scan.items
 	             ? open_files(&scan)
-	             : rung__fail(RUNG_E_NOMEM, "verify: list of %u files", count);
+	             : rung__fail(RUNG_E_NOMEM, "verify: no memory for a list of %u files", count);
 	if (rc == 0) {
 		pump.item_count = scan.items[count];
 		rc = rung__pump_run(&pump);

@@ -61,7 +61,8 @@ static int choose(struct lists *l)
 	l->ranks = rung__malloc_array(l->count, sizeof(*l->ranks));
 	l->chosen = rung__zalloc_array(m->vertex_count / 8 + 1, 1);
 	if (!l->ranks || !l->chosen)
-		return rung__fail(RUNG_E_NOMEM, "verify: sample of %" PRIu64 " lists", l->count);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "verify: no memory for a sample of %" PRIu64 " lists", l->count);
 	for (uint64_t i = 0; i < l->count; i++) {
 		uint64_t vertex = rung__row_sample_next(&sample);
 
@@ -153,7 +154,7 @@ static int check_offsets(const struct lists *l, const uint64_t *offsets, uint64_
 		if (offsets[i] > offsets[i + 1] || offsets[i + 1] > l->v->ds->manifest->edge_count)
 			return rung__fail(RUNG_E_FORMAT,
 			                  "%s: entry %" PRIu64 " is %" PRIu64
-			                  ", the next one is %" PRIu64 ", and there are %" PRIu64
+			                  ", the next is %" PRIu64 ", and the graph has %" PRIu64
 			                  " edges; stage the dataset again",
 			                  l->indptr_file.name, rank + i, offsets[i], offsets[i + 1],
 			                  l->v->ds->manifest->edge_count);
@@ -390,7 +391,7 @@ static int reserve_space(struct lists *l, const struct rung_edges_info *info)
 	l->ids_buffer = rung__malloc_aligned(RUNG__PAGE_BYTES, (size_t)ids_buffer_bytes(l));
 	l->differs = rung__malloc_array(lists_max(l), 1);
 	if (!l->indptr_buffer || !l->ids_buffer || !l->differs)
-		return rung__fail(RUNG_E_NOMEM, "verify: %" PRIu64 " bytes of lists",
+		return rung__fail(RUNG_E_NOMEM, "verify: no memory for %" PRIu64 " bytes of lists",
 		                  l->buffer_bytes);
 	return 0;
 }
@@ -443,7 +444,7 @@ int rung__verify_open_edges(const struct rung__verify *v, struct rung_edges **ed
 		return rung__fail_min_bytes(
 			least,
 			"verify: %" PRIu64
-			" bytes of memory are too little for this graph; give at least %" PRIu64,
+			" bytes of memory are not enough for this graph; give at least %" PRIu64,
 			v->opts.memory_bytes, least);
 	}
 	return rc;

@@ -70,8 +70,8 @@ int rung__pump_run(const struct rung__pump *pump)
 	if (run.buffers)
 		rc = run_jobs(&run, threads);
 	else
-		rc = rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes to read into", pump->step,
-		                bytes);
+		rc = rung__fail(RUNG_E_NOMEM, "%s: no memory for buffers of %" PRIu64 " bytes",
+		                pump->step, bytes);
 	rung__free(run.buffers);
 	return rc;
 }

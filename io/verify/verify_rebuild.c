@@ -54,7 +54,8 @@ static int open_rows(struct rung__rebuild *r, const struct rung__manifest_file *
 	rc = rung__rows_init(&r->gather, r->rows.src, count, r->v->threads);
 	r->gathered = rung__malloc_array(count, (size_t)row_bytes);
 	if (rc == 0 && !r->gathered)
-		rc = rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " rows", file->name, count);
+		rc = rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " rows", file->name,
+		                count);
 	return rc;
 }
 
@@ -114,8 +115,9 @@ static int open_inverse(struct rung__rebuild *r, const struct rung__manifest_fil
 
 	r->inverse = rung__malloc_array(bytes, 1);
 	if (!r->inverse)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes of its inverse", file->name,
-		                  bytes);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "%s: no memory for the %" PRIu64 " bytes of its inverse",
+		                  file->name, bytes);
 	rc = rung__array_open(r->v->ds, of_rank ? RUNG__RANK_OF_VERTEX : RUNG__VERTEX_OF_RANK,
 	                      &other);
 	if (rc == 0)
@@ -165,7 +167,7 @@ static int open_split(struct rung__rebuild *r, const struct rung__manifest_file 
 		/* make_split() indexes the ids by their position in the file */
 		if (rc == 0 && r->split_count != file->array.row_count)
 			rc = rung__fail(RUNG_E_FORMAT,
-			                "%s: has %" PRIu64 " ids, %s has %" PRIu64
+			                "%s: has %" PRIu64 " ids, but %s has %" PRIu64
 			                "; give the ids it was staged from",
 			                opts->split_specs[i], r->split_count, file->name,
 			                file->array.row_count);

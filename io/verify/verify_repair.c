@@ -141,7 +141,7 @@ static int note(struct rung__verify *v, int rc)
 	if (rc < 0 && !v->report.unrepaired) {
 		v->report.unrepaired = rung__strdup(rung_last_error());
 		if (!v->report.unrepaired)
-			return rung__fail(RUNG_E_NOMEM, "verify: text of a failure");
+			return rung__fail(RUNG_E_NOMEM, "verify: no memory for an error message");
 	}
 	return 0;
 }
@@ -338,7 +338,8 @@ static int check_again(struct repair *r)
 	int rc;
 
 	if (!before)
-		return rung__fail(RUNG_E_NOMEM, "verify: %" PRIu64 " blocks",
+		return rung__fail(RUNG_E_NOMEM,
+		                  "verify: no memory for the state of %" PRIu64 " blocks",
 		                  m->checksums.block_count);
 	memcpy(before, states, (size_t)m->checksums.block_count);
 	memset(v->bad, RUNG__BLOCK_GOOD, (size_t)(m->block_count + m->checksums.block_count));
@@ -381,7 +382,8 @@ int rung__verify_repair(struct rung__verify *v)
 		return 0;
 	r.buf = rung__malloc_aligned(RUNG__PAGE_BYTES, RUNG__BLOCK_BYTES);
 	r.read = rung__malloc_aligned(RUNG__PAGE_BYTES, RUNG__BLOCK_BYTES);
-	rc = r.buf && r.read ? repair_all(&r) : rung__fail(RUNG_E_NOMEM, "repair: two blocks");
+	rc = r.buf && r.read ? repair_all(&r)
+	                     : rung__fail(RUNG_E_NOMEM, "repair: no memory for two blocks");
 	rung__rebuild_fini(&r.rebuild);
 	rung__free(r.buf);
 	rung__free(r.read);

@@ -44,8 +44,9 @@ static int check_shape(const struct rung__verify *v, const struct rung__verify_r
 
 	if (info->row_count != staged->row_count || info->row_bytes != staged->row_bytes)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: has %" PRIu64 " rows of %" PRIu64 " bytes, %s has %" PRIu64
-		                  " of %" PRIu64 "; give the %s it was staged from",
+		                  "%s: has %" PRIu64 " rows of %" PRIu64
+		                  " bytes, but %s has %" PRIu64 " of %" PRIu64
+		                  "; give the %s it was staged from",
 		                  rows->spec, info->row_count, info->row_bytes, v->ds->dir,
 		                  staged->row_count, staged->row_bytes,
 		                  strcmp(rows->step, "rows") == 0 ? "features" : rows->step);
@@ -281,7 +282,8 @@ int rung__verify_rows_all(const struct rung__verify *v, struct rung__verify_rows
 		RUNG__MAX(RUNG__PUMP_READ_BYTES / RUNG__MAX(rows->layout.row_stride, 1u), 1u);
 	c.prints = rung__malloc_array(ranks, RUNG__FINGERPRINT_BYTES);
 	rc = c.prints ? open_files(&c)
-	              : rung__fail(RUNG_E_NOMEM, "verify: %" PRIu64 " hashes of rows", ranks);
+	              : rung__fail(RUNG_E_NOMEM, "verify: no memory for %" PRIu64 " hashes of rows",
+	                           ranks);
 	if (rc == 0)
 		rc = run_passes(&c, ranks);
 	rows->different = c.different;

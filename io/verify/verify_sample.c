@@ -154,7 +154,8 @@ int rung__verify_rows_sample(const struct rung__verify *v, struct rung__verify_r
 	if (s.ids && s.rows_drawn && s.staged && s.original)
 		rc = rung__rows_init(&s.gather, rows->src, s.count_max, v->threads);
 	else
-		rc = rung__fail(RUNG_E_NOMEM, "verify: batches of %" PRIu64 " rows", s.count_max);
+		rc = rung__fail(RUNG_E_NOMEM, "verify: no memory for batches of %" PRIu64 " rows",
+		                s.count_max);
 	if (rc == 0)
 		rc = compare_sampled(v, rows, &s, &sample);
 	rung__rows_fini(&s.gather);

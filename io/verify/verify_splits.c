@@ -28,7 +28,7 @@ static int compare_split(struct rung__verify *v, size_t idx)
 	int rc;
 
 	if (!name)
-		return rung__fail(RUNG_E_NOMEM, "verify: split");
+		return rung__fail(RUNG_E_NOMEM, "verify: no memory for a split");
 	rc = rung_dataset_load_ids(v->ds, name, &staged_count, &staged);
 	if (rc == 0)
 		rc = rung__verify_split_ids(v, idx, &count, &ids);

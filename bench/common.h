@@ -20,8 +20,8 @@ extern const char *bench_name;
 
 __attribute__((noreturn, format(printf, 1, 2))) void bench_die(const char *format, ...);
 
-/** If rc is an error of the library, end the program with the library's message. `what` names the
- * step. */
+/** If rc is an error of the library, end the program with the library's message. `what` is the name
+ * of the step. */
 void bench_need(int rc, const char *what);
 
 double bench_now(void); /* seconds */

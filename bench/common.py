@@ -142,7 +142,7 @@ def write_hole(path, total):
 
 
 def write_edges(path, vertices):
-    """EDGES random pairs of u32; the graph only determines the order of the rows."""
+    """EDGES random pairs of u32; the graph serves only to order the rows."""
     ids = array.array("I", os.urandom(8 * EDGES))
     with open(path, "wb") as out:
         array.array("I", (i % vertices for i in ids)).tofile(out)

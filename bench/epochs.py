@@ -107,7 +107,7 @@ def uring_rows(args, out, resident, batches):
     drop_cached(features_file(args.rung, out))
     command = [program, "run", out, trace, "uring-rows", f"resident={resident}", "check=0"]
     found = run_json(command)
-    # the program expects rows that it generated itself, and these are others
+    # the program expects rows that it generated itself, and these are different
     del found["checked_batches"], found["wrong_rows"]
     return {"command": as_typed(command), **found}
 

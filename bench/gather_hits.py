@@ -59,7 +59,7 @@ def numpy_contestants(path, rows, row_bytes, ids_path, count):
         def work(share):
             for _ in range(repeats):
                 for one in lists:
-                    # "raise" would copy the output once more
+                    # "raise" would copy the output again
                     np.take(features, one[share], axis=0, out=out[share], mode="clip")
         return timed(pool, threads, count, work)
 
@@ -130,8 +130,8 @@ def open_workers(args, dataset, ids_path, vertices, row_bytes, absent):
 
 
 def choose_floor(args, program, repeats):
-    """Selects the fastest loop for each number of threads, before the comparison. Selected
-    afterwards, it would also be the one with the luckiest sample."""
+    """Selects the fastest loop for each number of threads, before the comparison. If it were
+    selected afterwards, it would also be the one with the luckiest sample."""
     variants, seconds = program.order("variants").split(), {threads: [] for threads in args.threads}
     for _ in range(1 if args.small else CALIBRATION_ROUNDS):
         for threads in args.threads:

@@ -55,8 +55,8 @@ def neighbours_of(np, edges, vertices):
 
 
 def clustered(np, rng, edges, vertices, count):
-    """Vertices in breadth-first order from a random one; from another one when no more are
-    reachable."""
+    """Vertices in breadth-first order from a random one. When no more are reachable, it continues
+    from another random one."""
     indptr, indices = neighbours_of(np, edges, vertices)
     seen, found = np.zeros(vertices, bool), []
     while len(found) < count:

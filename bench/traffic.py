@@ -23,7 +23,7 @@ SCORES = ("degree", "wrpagerank")
 SHARES = (5, 10, 25)
 TRIES = 12
 PAGE_BYTES = 4096
-# host memory in which the rows of an epoch are predicted from some of its batches
+# upper bound of the host memory that staging slots need
 SLOT_BYTES_MAX = 1 << 28
 EPOCH_MARGIN = 1.03   # the rows of an epoch are predicted from some of its batches
 PAPER = {"what": "reduction of PCIe traffic that the paper reports, measured with nvprof on other "

@@ -4,7 +4,7 @@
 
     tools/debian_graph.py OUT [--input FILE] [--force]
 
-Every Debian machine has the description of its archive as text (`apt-cache dumpavail`; --input
+Every Debian machine has a description of its archive as text (`apt-cache dumpavail`; --input
 reads a file of the same format). These files are written to the folder OUT:
 
     edges.npy         int64 [2, E], dependency (row 0) -> package (row 1), for Pre-Depends, Depends,

@@ -27,7 +27,7 @@ static const char *command = "rung"; /* begins the message; written before the h
 static sigset_t handled;             /* the signals above, and SIGALRM */
 static const char *_Atomic files[FILES_MAX]; /* to be removed; NULL: free entry */
 static const char *_Atomic hint_path, *_Atomic hint_text;
-/* number of the first signal, 0: none; 1: a thread is in die(); 1: the line shows a bar */
+/* number of the first signal, or 0; nonzero if a thread is in die(); nonzero if a bar is shown */
 static _Atomic int received, ending, bar_drawn;
 static _Atomic uint64_t received_ns; /* time of the first signal */
 static _Atomic uint32_t grace_ms;    /* 0: end inside the handler */

@@ -33,8 +33,8 @@ rung_update_lists() {
 	rung_as_root apt-get -qq -o Acquire::Retries=3 update >&2
 }
 
-# rung_install PACKAGE...: print and install those that are missing. Without any it needs neither
-# root nor the network.
+# rung_install PACKAGE...: print and install those that are missing. If none is missing, it needs
+# neither root nor the network.
 rung_install() {
 	local missing=() name status
 	for name in "$@"; do

@@ -13,7 +13,7 @@ uint64_t tool_now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-/* VmHWM, because ru_maxrss is kept across exec(): it starts with the memory of the process that
+/* VmHWM, because ru_maxrss is kept across exec(): it starts with the peak of the process that
  * forked this one. getrusage() is used only if /proc is not mounted. */
 uint64_t tool_peak_rss(void)
 {

@@ -23,7 +23,7 @@ struct subcommand {
 	const char *summary;               /* a line of rung --help */
 };
 
-/* Without BLAS the command is listed all the same, with the reason why it does not run. */
+/* Without BLAS the command is still listed, with the reason why it does not run. */
 #if RUNG_HAVE_BLAS
 #define RUN_TRAIN cmd_train
 #else

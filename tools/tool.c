@@ -13,7 +13,7 @@
 #include "interrupt.h"
 #include "tool.h"
 
-/* Statuses with an exit code of their meaning; all other failures are TOOL_FAILED. */
+/* Statuses with a dedicated exit code; all other failures are TOOL_FAILED. */
 int tool_exit_code(int status)
 {
 	switch (status) {
@@ -35,7 +35,7 @@ int tool_fail(const char *name, int status)
 	/* main() ends the process by the signal, and die() prints the message */
 	if (status == RUNG_E_CANCELED && tool_interrupted())
 		return TOOL_FAILED;
-	/* results that were printed before come first if both streams go to one file */
+	/* results printed earlier come first if both streams go to one file */
 	fflush(stdout);
 	/* a function of the tool may fail with a status without having called the library */
 	fprintf(stderr, "%s: %s\n", name, *text ? text : rung_status_text(status));
@@ -233,7 +233,8 @@ void tool_print_placements(const struct rung_store_stats *stats)
 		print_placement(&placement->placement);
 		/* NaN: move_pages() is refused here, and `why` has the reason */
 		if (!isnan(placement->node_share))
-			printf("; %.1f %% of its pages are there", 100 * placement->node_share);
+			printf("; %.1f %% of its pages are placed as planned",
+			       100 * placement->node_share);
 		printf("%s%s\n", *placement->why ? "; " : "", placement->why);
 	}
 }

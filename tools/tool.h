@@ -119,7 +119,7 @@ struct tool_store_args {
 	uint32_t numa_node; /**< of RUNG_NUMA_NODE */
 	int numa_given;
 	const char *profile; /**< file with the profile of the machine; NULL: not given */
-	int vertex_ids;      /**< set by the subcommand: ids of space RUNG_VERTICES will be used */
+	int vertex_ids;      /**< set by the subcommand: requests use space RUNG_VERTICES */
 };
 
 /** --graph --undirected --dedup --vertices. */

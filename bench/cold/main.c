@@ -172,7 +172,7 @@ static void read_counters(const struct cold_strategy *strategy, struct cold_run 
 		                       run->duplicate_rows };
 }
 
-/* Completes a batch. With `check` its rows are compared before the output is used again. */
+/* Completes a batch. With `check`, its rows are compared before the output is reused. */
 static void end(const struct cold_strategy *strategy, struct cold_run *run, uint64_t batch,
                 bool check, unsigned char **outs, uint64_t *wrong)
 {

@@ -4,7 +4,7 @@
  *
  * mmap: rows are copied from a mapping of the file, in the order of the list, without read-ahead,
  * as by indexing a mapped array. At the start of each batch the file is evicted from the page
- * cache: of a file many times larger than memory, hardly any page would be cached.
+ * cache: if a file is many times larger than memory, hardly any of its pages are cached.
  *
  * pread: each thread reads a row with one direct read of the 4096-byte blocks that hold it, and
  * copies it (Ginex, the packing of DiskGNN).

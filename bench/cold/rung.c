@@ -8,7 +8,7 @@
 struct cold_store {
 	struct rung_store *store;
 	struct rung_request *requests[COLD_BUFFERS];
-	uint64_t announced; /* batches so far, from the first one on */
+	uint64_t announced; /* batches before this one are announced */
 };
 
 static void open_rung(struct cold_run *run)

@@ -146,8 +146,8 @@ uint64_t bench_draw(uint64_t seed, uint64_t idx);
 /** `count` distinct ranks of first .. first + range, in random order. */
 void bench_ranks(uint64_t seed, uint64_t first, uint64_t range, uint64_t *ranks, uint64_t count);
 
-/** The placement of rows: the first ranks on the GPU, the next on one GPU that represents three,
- * then host memory; the remaining rows stay in the file. */
+/** The placement of rows: the first ranks on the GPU, the next ones on one GPU that represents
+ * three, the next in host memory; the remaining rows stay in the file. */
 struct bench_place {
 	enum rung_device device;
 	uint64_t gpu_rows, peer_rows;

@@ -57,7 +57,7 @@ void bench_source_make(struct bench *b)
 	free(words);
 }
 
-/* The graph only determines the order of the rows. @return edges */
+/* The graph serves only to order the rows. @return edges */
 static uint64_t write_edges(const struct bench *b, const char *path, uint64_t vertices)
 {
 	uint64_t edges = vertices < EDGES_MAX / 4 ? vertices * 4 : EDGES_MAX;

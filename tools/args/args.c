@@ -16,7 +16,7 @@
 struct reading {
 	const struct tool_command *command;
 	void *args;                 /* the subcommand's struct */
-	struct argp_option *listed; /* [count], and a row of zeros, which ends it for argp */
+	struct argp_option *listed; /* [count], then a row of zeros: the end for argp */
 	struct target {
 		const struct tool_option *option;
 		void *args; /* of its set, or of the subcommand */
@@ -30,7 +30,7 @@ static int is_option(const struct tool_option *option)
 	return option->name || option->help;
 }
 
-/* Entries of a table in the list: an earlier spelling has one, too. */
+/* Number of entries that a table adds to argp's list: an earlier spelling is a separate entry. */
 static int option_count(const struct tool_option *options)
 {
 	int count = 0;
@@ -72,7 +72,7 @@ static void *part_args(const struct reading *reading, const struct tool_part *pa
 
 /* ---- values ---- */
 
-/* A size in bytes, for a limit that has no whole of which a share could be taken. */
+/* A size in bytes, for a limit without a total of which it could be a share. */
 static uint64_t arg_bytes(const struct tool_option *option, const struct argp_state *state,
                           const char *name, const char *arg)
 {
@@ -96,8 +96,8 @@ static unsigned arg_word(const struct tool_option *option, const struct argp_sta
 	return word->value;
 }
 
-/* Set the target of an option in `args`. Messages have the current name of the option, also if an
- * earlier spelling was used. */
+/* Set the target of an option in `args`. Messages contain the current name of the option, even if
+ * an earlier spelling was used. */
 static void store(const struct tool_option *option, const struct argp_state *state, const char *arg,
                   void *args)
 {

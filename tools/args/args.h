@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Tables of options: each option is written once, with its line of the help, the check of its value
- * and its destination. Options that several subcommands share are sets, which a subcommand includes
- * with the offset of their targets. The tables are also the source of the completion for bash
+ * Tables of options: each option is written once, with its line in the help, the check of its value
+ * and its destination. Options that several subcommands share form sets. A subcommand includes a
+ * set with the offset of its targets. The bash completion is generated from the same tables
  * (completion/completion.c).
  *
  *     static const struct tool_option options[] = {
@@ -28,7 +28,7 @@
 
 /** The target of an option. */
 enum tool_option_type {
-	TOOL_TYPE_SET,    /**< anything, by the function `set` */
+	TOOL_TYPE_SET,    /**< any type: set by the function `set` */
 	TOOL_TYPE_FLAG,   /**< an int, which becomes 1 */
 	TOOL_TYPE_TEXT,   /**< a const char *: a path, a SRC; points into the command line */
 	TOOL_TYPE_U32,    /**< a uint32_t */
@@ -58,9 +58,9 @@ struct tool_option {
 	int group;                /**< as in struct argp_option: the help is sorted by it */
 	const char *help;         /**< NULL: not listed */
 	enum tool_option_type type;
-	size_t offset;              /**< of the target in the struct of the set or subcommand */
-	uint64_t low, high;         /**< U32, U64 and LIST: bounds, included; BYTES: low only */
-	double real_low, real_high; /**< REAL: bounds, included or not according to `bounds` */
+	size_t offset;              /**< of the target, in the struct of the set or subcommand */
+	uint64_t low, high;         /**< U32, U64, LIST: inclusive bounds; BYTES: low only */
+	double real_low, real_high; /**< REAL: inclusive or not according to `bounds` */
 	enum tool_bounds bounds;
 	const struct tool_word *words; /**< WORD: list up to a NULL word */
 	/** end of the message: WORD: "use " and this; BYTES: "--merge-gap: 'x' is " and this */
@@ -147,7 +147,7 @@ extern const struct tool_command tool_stage_command, tool_score_command, tool_ve
 	tool_info_command, tool_plan_command, tool_trace_command, tool_numa_command,
 	tool_bench_command, tool_train_command; /**< the last only where RUNG_HAVE_BLAS */
 
-/** Read a command line into `args`, which has its defaults already; exits if it is wrong. */
+/** Read a command line into `args`, which already has its defaults; exits if it is wrong. */
 void tool_args_parse(const struct tool_command *command, int argc, char **argv, void *args);
 
 /** Exit if no DIR was given. */

@@ -151,7 +151,7 @@ double tool_arg_double(const struct argp_state *state, const char *option, const
 	return value;
 }
 
-#define ITEM_BYTES 32 /* longer than any number of a list */
+#define ITEM_BYTES 32 /* longer than any number in a list */
 
 /* Copy the text of a list up to its next comma; "" if it is empty or too long, which the callers
  * refuse. @return the text after the comma; NULL at the end */
@@ -176,10 +176,10 @@ struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char 
 	for (const char *from = arg; from;) {
 		from = parse_item(from, item);
 		if (!item[0])
-			argp_error(
-				state,
-				"%s: '%s' is not a list of fanouts; write 25,10 (or all for a hop)",
-				option, arg);
+			argp_error(state,
+			           "%s: '%s' is not a list of fanouts; give one per hop, such as "
+			           "25,10 or 25,all",
+			           option, arg);
 		if (fanouts.count == RUNG_HOPS_MAX)
 			argp_error(state, "%s: '%s' has more than %d hops", option, arg,
 			           RUNG_HOPS_MAX);
@@ -200,7 +200,10 @@ uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const
 	for (const char *from = arg; from;) {
 		from = parse_item(from, item);
 		if (!item[0])
-			argp_error(state, "%s: '%s' is not a list of GPUs; write 0,1", option, arg);
+			argp_error(
+				state,
+				"%s: '%s' is not a list of GPUs; give their numbers, such as 0,1",
+				option, arg);
 		if (count == RUNG_GPUS_MAX)
 			argp_error(state, "%s: '%s' has more than %d GPUs", option, arg,
 			           RUNG_GPUS_MAX);
@@ -218,7 +221,8 @@ uint32_t tool_arg_u32s(const struct argp_state *state, const char *option, const
 	for (const char *from = arg; from;) {
 		from = parse_item(from, item);
 		if (!item[0])
-			argp_error(state, "%s: '%s' is not a list of numbers; write 512,4096",
+			argp_error(state,
+			           "%s: '%s' is not a list of numbers; give one such as 512,4096",
 			           option, arg);
 		if (count == room)
 			argp_error(state, "%s: '%s' has more than %u numbers", option, arg, room);
@@ -241,13 +245,14 @@ size_t tool_arg_split(const struct argp_state *state, const char *arg)
 	const size_t length = strcspn(arg, "=");
 
 	if (length == 0 || !arg[length] || !arg[length + 1])
-		argp_error(state, "--split: '%s' is not NAME=SRC; write train=ids.npy", arg);
+		argp_error(state,
+		           "--split: '%s' is not of the form NAME=SRC, such as train=ids.npy", arg);
 	return length;
 }
 
 /* ---- options that every subcommand has ---- */
 
-#define THREADS_MAX 1024u /* the library does not start more */
+#define THREADS_MAX 1024u /* the most that the library starts */
 
 static const struct tool_option common_options[] = {
 	{ "json", NULL, -1, "Print the result as one JSON object",
@@ -270,12 +275,14 @@ static void set_merge_gap(const struct argp_state *state, void *ctx, const char 
 
 	if (size.share >= 0 || size.bytes >= RUNG_MERGE_GAP_NONE)
 		argp_error(state,
-		           "--merge-gap: '%s' is too much or not in bytes; give 0, 4096, 16KiB",
+		           "--merge-gap: '%s' is too large or not a size in bytes; give one such "
+		           "as 0 or 16KiB",
 		           arg);
 	args->merge_gap_bytes = size.bytes ? (uint32_t)size.bytes : RUNG_MERGE_GAP_NONE;
 }
 
-/* A word or the number of a node: a digit decides which of the two messages an error gets. */
+/* A word or the number of a node. An argument that starts with a digit gets the error message for
+ * numbers. */
 static void set_numa(const struct argp_state *state, void *ctx, const char *arg)
 {
 	static const struct tool_word words[] = {

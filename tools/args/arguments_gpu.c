@@ -44,7 +44,7 @@ static const struct tool_option options[] = {
 	{ 0 },
 };
 
-/* check() turns AUTO into CPU if no option of GPUs follows. */
+/* check() changes AUTO to CPU if no option for GPUs follows. */
 static void begin(void *ctx)
 {
 	((struct tool_store_args *)ctx)->device = RUNG_DEVICE_AUTO;
@@ -58,7 +58,7 @@ static void check(const struct argp_state *state, void *ctx)
 
 	if (!args->device_option && !args->device_given)
 		args->device = RUNG_DEVICE_CPU;
-	/* --device alone is noted, too, for rung bench --attach, which refuses all of these */
+	/* recorded for --device alone, too: rung bench --attach refuses each of these options */
 	if (!args->device_option) {
 		args->device_option = args->device_given;
 		return;
@@ -68,7 +68,7 @@ static void check(const struct argp_state *state, void *ctx)
 		           "--device cpu and --%s exclude each other: the CPU uses no GPU memory",
 		           args->device_option);
 	if (args->peers && args->gpu_count && args->peers != args->gpu_count)
-		argp_error(state, "--peers %u, but --gpus names %u; leave out one of them",
+		argp_error(state, "--peers %u: --gpus lists %u GPUs; omit one of the two options",
 		           args->peers, args->gpu_count);
 	/* --peers N alone is the list 0 to N-1; later code uses the list only */
 	if (args->peers && !args->gpu_count) {
@@ -76,8 +76,8 @@ static void check(const struct argp_state *state, void *ctx)
 			args->gpus[args->gpu_count] = (int)args->gpu_count;
 	}
 	if (args->replicate.given && args->gpu_count < 2)
-		argp_error(state, "--replicate is for rows interleaved over several GPUs; give "
-		                  "--peers 2 or --gpus 0,1 as well");
+		argp_error(state, "--replicate needs rows interleaved over several GPUs; add "
+		                  "--peers or --gpus");
 }
 
 const struct tool_option_set tool_gpu_set = { options, begin, check };

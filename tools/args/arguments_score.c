@@ -25,7 +25,7 @@ static void add_graph(const struct argp_state *state, void *ctx, const char *spe
 	args->opts.specs = args->specs;
 }
 
-/* After all options, because "none" may come before or after another --graph. */
+/* Runs after all options, because "none" can precede or follow another --graph. */
 static void check_graph(const struct argp_state *state, void *ctx)
 {
 	const struct tool_graph_args *args = ctx;
@@ -36,8 +36,8 @@ static void check_graph(const struct argp_state *state, void *ctx)
 
 static const struct tool_option graph_options[] = {
 	{ "graph", "GRAPH", 1,
-	  "Edge index [2,E] or [E,2] as a SRC (repeat it to join lists; append +FIRST,FIRST if its "
-	  "ids count from there), or csc:SRC,SRC (indptr and indices of in-neighbours), or "
+	  "Edge index [2,E] or [E,2] as a SRC (repeatable, to join lists; append +FIRST,FIRST if "
+	  "its ids start at these), or csc:SRC,SRC (indptr and indices of in-neighbours), or "
 	  "csr:SRC,SRC (of out-neighbours); default: no edges",
 	  TOOL_SET(add_graph) },
 	{ "undirected", NULL, 2, "Add the reverse of every edge",
@@ -61,7 +61,7 @@ const struct tool_word tool_draws[] = {
  * manifest store it as a signed integer. */
 static const struct tool_option score_options[] = {
 	{ "fanout", "LIST", 3,
-	  "Neighbours that training draws per hop, from the seeds on (default of rung stage: "
+	  "Neighbours that training draws per hop, starting at the seeds (default of rung stage: "
 	  "25,10)",
 	  TOOL_FANOUTS(struct tool_score_args, fanouts) },
 	{ "batch", "N", 3, "Seeds per batch of training (default: 1024)",
@@ -73,13 +73,14 @@ static const struct tool_option score_options[] = {
 	{ "epochs", "N", 4, "presample: number of sampled epochs (default: 1)",
 	  TOOL_U32(struct tool_score_args, opts.epochs, 1, 1000000) },
 	{ "batches", "N", 4,
-	  "presample: most batches (default: no limit); blend: most batches of each of its two "
-	  "runs (default: 256)",
+	  "presample: maximum number of batches (default: no limit); blend: the same for each of "
+	  "its two runs (default: 256)",
 	  TOOL_U32(struct tool_score_args, opts.batches_max, 1, UINT32_MAX) },
 	{ "seed", "N", 4, "presample, blend: seed of the sampled batches (default: 0)",
 	  TOOL_U64(struct tool_score_args, opts.seed, 0, INT64_MAX) },
 	{ "iterations", "N", 4,
-	  "wrpagerank, ppr: number of steps (default: 5); rpagerank: most steps (default: 200)",
+	  "wrpagerank, ppr: number of steps (default: 5); rpagerank: maximum number of steps "
+	  "(default: 200)",
 	  TOOL_U32(struct tool_score_args, opts.iterations, 1, 1000000) },
 	{ "damping", "D", 4, "rpagerank, wrpagerank, ppr: between 0 and 1 (default: 0.85)",
 	  TOOL_REAL(struct tool_score_args, opts.damping, 0, 1, TOOL_OPEN) },

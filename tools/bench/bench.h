@@ -44,7 +44,7 @@ struct bench_ids {
 	uint64_t rows_max;     /* rows of the largest request generated so far */
 	uint64_t rows_bound;   /* upper bound of the rows of any request */
 	uint64_t first, end;   /* requests first .. end - 1 are in memory */
-	uint64_t *ids;         /* of these requests, one after the other */
+	uint64_t *ids;         /* ids of these requests, concatenated */
 	uint64_t *starts;      /* [end - first + 1] positions in ids */
 	struct bench_source *source;
 };
@@ -78,8 +78,8 @@ int bench_ids_round(struct bench_ids *ids, uint64_t batch, uint64_t *end_out);
 int bench_ids_are_vertices(const struct bench_args *args);
 
 /**
- * Open the source of the ids and generate the first round. `args` must outlive `out`, which is to
- * be freed also after a failure.
+ * Open the source of the ids and generate the first round. `args` must outlive `out`. Free `out`
+ * even after a failure.
  * @return a status, the failure printed
  */
 int bench_ids_make(const char *name, const struct bench_args *args, const struct rung_dataset *ds,
@@ -115,7 +115,7 @@ struct bench_result {
 	uint64_t request_count;  /* timed and complete: all of them unless interrupted */
 	uint64_t rows;           /* of these requests */
 	const char *interrupted; /* name of a signal received before the end, or NULL */
-	int left_behind;         /* nonzero: threads still wait; nothing they use may be closed */
+	int left_behind;         /* nonzero: threads still wait; close nothing that they use */
 	double cpu_seconds;      /* user and system time of the process in the timed rounds */
 	uint64_t wrong_rows;
 	uint64_t first_wrong; /* id; valid if wrong_rows > 0 */

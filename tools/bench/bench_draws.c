@@ -27,7 +27,7 @@ uint64_t bench_draw_zipf(struct rung__rng *stream, uint64_t count)
 		if (k > (double)count)
 			k = (double)count;
 		if (k - x <= near || u >= log(k + 0.5) - 1 / k) {
-			/* for huge counts k may round up to one too many */
+			/* for huge counts, rounding can make k one too large */
 			uint64_t rank = (uint64_t)k - 1;
 			return rank < count ? rank : count - 1;
 		}

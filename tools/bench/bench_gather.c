@@ -41,8 +41,8 @@ static void see(struct run *run, struct flight *flight)
 		;
 }
 
-/* Poll the flights first .. end - 1. Waiting for the oldest alone would record the time until it
- * completes as the latency of all later ones that are faster. */
+/* Poll the flights first .. end - 1. If only the oldest were waited for, a later request that
+ * completes earlier would get a latency that lasts until the oldest completes. */
 static void poll_flights(struct worker *worker, uint64_t first, uint64_t end)
 {
 	struct run *run = worker->run;
@@ -85,8 +85,8 @@ static int announce(struct run *run, uint64_t end)
 	return rc == RUNG_E_AGAIN ? 0 : rc;
 }
 
-/* Submit a request. With a check its output is overwritten first, so that a row that the gather
- * does not write is found to be wrong. @return a status */
+/* Submit a request. With --check its output is overwritten first, so that the check detects rows
+ * that the gather does not write. @return a status */
 static int submit(struct worker *worker, struct flight *flight, uint64_t batch_idx)
 {
 	struct run *run = worker->run;
@@ -111,7 +111,7 @@ static int submit(struct worker *worker, struct flight *flight, uint64_t batch_i
 		if (rc < 0)
 			return rc;
 	}
-	flight->begun_ns = tool_now_ns(); /* announcing and overwriting are not part of the time */
+	flight->begun_ns = tool_now_ns(); /* the time excludes announcing and overwriting */
 	return rung_gather_submit(run->store, &ids, flight->out, 0, RUNG_STREAM_OWN, &flight->req);
 }
 

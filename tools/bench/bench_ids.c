@@ -14,12 +14,12 @@
 #define ROWS_DEFAULT  (1u << 20)
 #define BATCH_DEFAULT 4096u
 /* 32 MiB of ids. In-memory gathers of that many rows take 0.2 s or more; stopping and starting the
-   threads takes 0.1 ms. Tests have shorter rounds. */
+   threads takes 0.1 ms. Tests use shorter rounds. */
 #ifndef ROUND_ROWS
 #define ROUND_ROWS (1u << 22)
 #endif
-#define ROUND_FIRST (ROUND_ROWS / 64) /* rows of the first round of several: soon sampled */
-#define READ_ROWS   (1u << 16)        /* rows of a file that are read at a time */
+#define ROUND_FIRST (ROUND_ROWS / 64) /* rows of the first round if there are several */
+#define READ_ROWS   (1u << 16)        /* rows of a file per read */
 
 enum kind { UNIFORM, ZIPF, FILE_IDS, TRACE };
 
@@ -129,7 +129,7 @@ static int draw_batch(struct bench_ids *ids, uint64_t count)
 
 /* ---- a file ---- */
 
-/* Ids of any integer dtype, as unsigned: a negative one becomes too large and is refused. */
+/* Ids of any integer dtype, as unsigned numbers: a negative id becomes too large and is refused. */
 static uint64_t id_of(const void *data, enum rung_dtype dtype, uint64_t i)
 {
 	switch (dtype) {
@@ -142,7 +142,8 @@ static uint64_t id_of(const void *data, enum rung_dtype dtype, uint64_t i)
 	}
 }
 
-/* Id `i` of the file, which is read in order. Each reading checks it: the file may change. */
+/* Id `i` of the file, which is read in order. It is checked each time it is read, because the file
+ * can change. */
 static int read_id(struct bench_source *source, uint64_t i, uint64_t *id_out)
 {
 	const struct rung_array_info *info = rung_source_info(source->file);
@@ -214,7 +215,7 @@ static int open_file(struct bench_source *source)
 
 /* ---- trace: the batches of shuffled epochs ---- */
 
-/* Upper bound of the rows of a batch: each vertex adds as many as are drawn for it. */
+/* Upper bound of the rows of a batch: each vertex adds as many neighbours as are drawn for it. */
 static uint64_t most_rows(const struct bench_source *source, const struct tool_fanouts *fanouts)
 {
 	uint64_t most = source->vertex_count < UINT32_MAX ? source->vertex_count : UINT32_MAX;
@@ -385,7 +386,8 @@ static int count_cut(struct bench_ids *ids)
 	return rc;
 }
 
-/* Rows of the next round. They double from ROUND_FIRST on: a long run has first results soon. */
+/* Rows of the next round. They double from ROUND_FIRST on, so that a long run has its first results
+ * soon. */
 static uint64_t round_rows(const struct bench_ids *ids)
 {
 	const uint64_t before = ids->source->generated - rows_in_memory(ids);

@@ -57,7 +57,7 @@ static const char *const stage_names[RUNG_READ_PHASE_COUNT] = {
 };
 
 /* Percentile in microseconds from a histogram: bucket b counts times from 2^(b/2) ns on, and the
- * result is its middle on the logarithmic scale; 0 if nothing was counted. */
+ * result is the middle of its bucket on the logarithmic scale; 0 if nothing was counted. */
 static double stage_us(const uint64_t buckets[RUNG_LATENCY_BUCKETS], double share)
 {
 	uint64_t count = 0, seen = 0;
@@ -298,7 +298,7 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 	printf(", %s hits", tool_count_text(text, (double)stats.cache_hits));
 	printf(", %s rows waited for another request's read\n",
 	       tool_count_text(text, (double)stats.joined_rows));
-	/* a shared cache: rows that another process claimed to read, and did not in time */
+	/* a shared cache: rows that another process was to read but did not read in time */
 	if (stats.cache_timeouts > 0)
 		printf("cache: another process was stopped or slow %llu times, %llu rows that it "
 		       "read were read here as well\n",
@@ -315,7 +315,7 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 		       (unsigned long long)result->wrong_rows);
 }
 
-/* The forecast next to the measured time, whose ratio shows how good the profile is. */
+/* The forecast next to the measured time: their ratio shows how good the profile is. */
 static void print_forecast(const struct bench_args *args, const struct rung_forecast *forecast,
                            const struct bench_result *result)
 {
@@ -343,7 +343,7 @@ int bench_report(const char *name, const struct bench_args *args, const struct t
 	} else if (tool_json_print(name, bench_json(args, data, ids, forecast, result)) < 0) {
 		return TOOL_FAILED;
 	}
-	/* a result was printed in any case; wrong rows make the command fail after it */
+	/* the result has been printed in any case; wrong rows only set the exit code */
 	if (result->wrong_rows == 0)
 		return TOOL_DONE;
 	return tool_error(name, TOOL_FAILED, "%llu wrong rows; the first has id %llu",

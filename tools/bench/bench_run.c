@@ -40,7 +40,7 @@ static int out_of_memory(struct run *run)
 	return no_output(run, RUNG_E_NOMEM, "out of memory");
 }
 
-/* A worker: one round after the other, until run->over. */
+/* A worker: runs one round after another until run->over. */
 static void *work(void *ctx)
 {
 	struct worker *worker = ctx;
@@ -77,7 +77,7 @@ static void watch(struct run *run, struct tool_progress *progress)
 		}
 		pthread_cond_timedwait(&run->ended, &run->lock, &until);
 		pthread_mutex_unlock(&run->lock);
-		/* without the lock: drawing may take long on a slow terminal */
+		/* without the lock: drawing can take long on a slow terminal */
 		if (tool_progress_update(progress, "gathers", atomic_load(&run->rows_done),
 		                         run->ids->count) &&
 		    drained_ns == UINT64_MAX) {
@@ -124,8 +124,8 @@ static int touch(struct run *run, struct worker *worker)
 	return rc;
 }
 
-/* Replace the buffers of a worker by ones of buffer_bytes per flight. @return a status, the failure
- * recorded in the run */
+/* Replace a worker's buffers with new ones of buffer_bytes per flight. @return a status, the
+ * failure recorded in the run */
 static int make_buffers(struct run *run, struct worker *worker)
 {
 	uint64_t bytes;
@@ -179,8 +179,8 @@ static void race(struct run *run, const struct worker *workers, uint64_t first, 
 	run->running = thread_count;
 	run->end_batch = end;
 	atomic_store(&run->next_batch, first);
-	/* until the first timed round every round starts the times and counters again; a round
-	 * does not contain both warm-up and timed requests */
+	/* every round up to the first timed one resets the times and counters; no round contains
+	 * both warm-up and timed requests */
 	if (first <= run->ids->warmup_count) {
 		rung_store_stats(run->store, &result->before);
 		result->seconds = result->cpu_seconds = 0;
@@ -223,8 +223,8 @@ static int place_ids(struct run *run, const struct bench_result *result)
 }
 
 /*
- * Set the bytes of a request's output. Until all batches of a trace are known they exceed those of
- * the largest one so far by an eighth, so that buffers seldom grow.
+ * Set the bytes of a request's output. Until all batches of a trace are known, this is an eighth
+ * more than the largest one so far needs, so that buffers seldom grow.
  */
 static int find_buffer_bytes(struct run *run)
 {
@@ -254,7 +254,7 @@ static int grow_buffers(struct run *run, struct worker *workers)
 	return rc;
 }
 
-/* Make room for the latencies of `timed` requests in all. If the array is too small, every second
+/* Make room for the latencies of `timed` requests in total. If the array is too small, every second
  * entry is dropped and the step doubles, until they fit: the rest are still evenly distributed. */
 static void make_latencies(struct run *run, uint64_t timed)
 {
@@ -390,7 +390,7 @@ static int collect(const struct run *run, struct bench_result *result)
 	}
 	qsort(result->latency_ns, result->latency_count, sizeof(*result->latency_ns),
 	      compare_times);
-	/* the longest of all requests, also if its entry was dropped */
+	/* the longest of all requests, even if its entry was dropped */
 	if (result->latency_count)
 		result->latency_ns[result->latency_count - 1] = atomic_load(&run->latency_max_ns);
 	result->request_count = atomic_load(&run->timed_requests);

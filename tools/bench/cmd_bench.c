@@ -17,8 +17,8 @@
 #define LOOK_AHEAD_MAX 4096u     /* the most announced batches that a store accepts */
 #define HOLD_POLL_NS   100000000 /* interval between two checks for a signal */
 
-/* Check the options for the origin of the store and for sharing it. An attached store has its
- * dataset and its budgets already. */
+/* Check the options for the origin of the store and for sharing it. An attached store already has
+ * its dataset and its budgets. */
 static void check_origin(const struct argp_state *state, const struct bench_args *args)
 {
 	const char *budget = args->store.host.given    ? "host"
@@ -42,15 +42,14 @@ static void check_origin(const struct argp_state *state, const struct bench_args
 		           args->attach);
 	if (args->store.profile && (args->attach || args->in_flight < 2 || args->look_ahead ||
 	                            bench_ids_are_vertices(args)))
-		argp_error(state,
-		           "--profile predicts for threads with two or more requests in flight, "
-		           "without announcements, on a private store, and for ranks; leave out "
-		           "--attach, --in-flight 1, --look-ahead and ids in files");
+		argp_error(state, "--profile predicts only a private store, two or more requests "
+		                  "in flight and generated ids; omit --attach, --in-flight 1, "
+		                  "--look-ahead and ids in files");
 	if (args->hold && !args->share)
 		argp_error(state, "--hold needs --share: it keeps a shared store open");
 	if (args->private_cache && !args->share && !args->attach)
-		argp_error(state, "--private-cache needs --share or --attach: other caches are "
-		                  "private");
+		argp_error(state, "--private-cache needs --share or --attach: without them, the "
+		                  "cache is always private");
 }
 
 static const struct tool_option options[] = {
@@ -59,8 +58,8 @@ static const struct tool_option options[] = {
 	  "1 over the ranks), or the vertex ids in a file",
 	  TOOL_TEXT(struct bench_args, ids) },
 	{ "rows", "N", 1,
-	  "Rows to gather (default: 1048576; from a file: all); trace adds the rest of its last "
-	  "batch",
+	  "Rows to gather (default: 1048576; from a file: all); trace also gathers the rest of its "
+	  "last batch",
 	  TOOL_U64(struct bench_args, rows, 1, UINT64_MAX / 16) },
 	{ "warmup", "N", 1,
 	  "Rows to gather before the clock starts, in whole requests (default: 0)",
@@ -81,7 +80,7 @@ static const struct tool_option options[] = {
 	  "Compare every row with the staged file, read without the store; the run is slower",
 	  TOOL_FLAG(struct bench_args, check) },
 	{ "share", "PATH", 2,
-	  "Share the store through the socket PATH, in a private folder, as long as it is open",
+	  "While the store is open, share it through the socket PATH, which is in a private folder",
 	  TOOL_TEXT(struct bench_args, share) },
 	{ "hold", NULL, 2,
 	  "With --share: after the report, keep the store open until SIGINT or SIGTERM",
@@ -105,8 +104,10 @@ static void check(const struct argp_state *state, void *ctx)
 	/* processes that attach may use vertex ids, and cannot place the map later */
 	args->store.vertex_ids = bench_ids_are_vertices(args) || args->share;
 	if ((uint64_t)args->common.threads * args->in_flight > REQUESTS_MAX)
-		argp_error(state, "--threads %u times --in-flight %u is more than %u requests",
-		           args->common.threads, args->in_flight, REQUESTS_MAX);
+		argp_error(
+			state,
+			"--threads %u times --in-flight %u exceeds %u requests; lower one of them",
+			args->common.threads, args->in_flight, REQUESTS_MAX);
 }
 
 static const struct tool_part parts[] = {
@@ -151,8 +152,8 @@ static int find_shared(const struct bench_args *args, struct tool_data *data)
 	return rc;
 }
 
-/* Another store may be shared at the path, or another dataset be in the folder, since
- * find_shared(). @return an exit code */
+/* Since find_shared(), another store may have been shared at the path, or another dataset moved to
+ * the folder. @return an exit code */
 static int check_attached(const char *name, const struct bench_args *args,
                           const struct tool_data *data)
 {
@@ -167,10 +168,9 @@ static int check_attached(const char *name, const struct bench_args *args,
 	    info.features.dtype == dataset->features.dtype &&
 	    info.features.row_bytes == dataset->features.row_bytes)
 		return TOOL_DONE;
-	return tool_error(
-		name, TOOL_FAILED,
-		"%s: contains another dataset than the store shared at %s; share it again",
-		rung_dataset_dir(data->ds), args->attach);
+	return tool_error(name, TOOL_FAILED,
+	                  "%s: is not the dataset of the store shared at %s; share the store again",
+	                  rung_dataset_dir(data->ds), args->attach);
 }
 
 /* Open or attach the store, with room for the longest request. @return an exit code */
@@ -184,7 +184,7 @@ static int open_store(const char *name, const struct bench_args *args, const str
 
 	if (most > UINT32_MAX) {
 		return tool_error(name, TOOL_FAILED,
-		                  "a request of %llu rows is too long; give a smaller --batch",
+		                  "a request of %llu rows is too large; give a smaller --batch",
 		                  (unsigned long long)most);
 	}
 	opts.requests_max = args->common.threads * args->in_flight;
@@ -203,8 +203,8 @@ static int open_store(const char *name, const struct bench_args *args, const str
 	return args->attach ? check_attached(name, args, data) : TOOL_DONE;
 }
 
-/* Keep the store shared until a signal. It is polled: a signal that another thread receives does
- * not interrupt the sleep of this one. */
+/* Keep the store shared until a signal. The signal is polled for, because one that another thread
+ * receives does not interrupt the sleep of this thread. */
 static void hold(const char *name, const struct bench_args *args)
 {
 	const struct timespec pause = { .tv_nsec = HOLD_POLL_NS };
@@ -248,9 +248,9 @@ static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out
 }
 
 /*
- * Forecast the run, or only its first round. The first round is enough to open the store, and a
- * long run begins soon: a signal then finds results of gathers and not a part of a forecast. The
- * forecast of the whole run follows after it.
+ * Forecast the run, or only its first round. The first round is enough to open the store, and lets
+ * a long run begin soon: if a signal ends the run, there are results of gathers, not just part of a
+ * forecast. The forecast of the whole run follows after it.
  * @return a status, the failure printed
  */
 static int forecast(const char *name, const struct bench_args *args, const struct tool_data *data,
@@ -337,14 +337,14 @@ static int bench(const char *name, const struct bench_args *args, struct tool_da
 	 * the socket of --share */
 	tool_interrupt_grace(TOOL_GRACE_MS);
 	rc = bench_run(name, args, data->store, &ids, &truth, progress, &result);
-	code = rc < 0 ? TOOL_FAILED /* hardware and usage were right until here */
+	code = rc < 0 ? TOOL_FAILED /* hardware and usage are known to be right */
 	              : report(name, args, data, &ids, whole, progress, &predicted, &result);
 	/* workers still use the store and the ids: nothing can be closed, so the process ends */
 	if (result.left_behind) {
 		tool_flush(name);
 		tool_interrupt_end();
 	}
-	tool_interrupt_grace(TOOL_GRACE_MS); /* that of the run was longer; this is for closing */
+	tool_interrupt_grace(TOOL_GRACE_MS); /* shorter: only for closing */
 	free(result.latency_ns);
 	if (code == TOOL_DONE && args->hold && !tool_interrupted()) {
 		code = tool_flush(name);

@@ -42,13 +42,13 @@ struct run {
 	uint64_t end_batch;            /* end of the round; set between the barriers */
 	int over;                      /* nonzero: no more rounds; also set between the barriers */
 	pthread_mutex_t announce_lock; /* guards `announced` and the order of announcements */
-	uint64_t announced;            /* batches before it are announced */
+	uint64_t announced;            /* batches before this one are announced */
 	pthread_mutex_t lock;          /* guards running, error, text */
 	pthread_cond_t ended;          /* signalled when `running` decreases */
 	uint32_t running;              /* workers in the round */
 	int left_behind; /* nonzero: workers were abandoned after a signal, and use this struct */
 	int error;       /* status of the first failure */
-	char text[BENCH_TEXT_BYTES];                 /* its message; "": printed already */
+	char text[BENCH_TEXT_BYTES];                 /* its message; "": already printed */
 	_Atomic uint64_t next_batch;                 /* the next request that a worker claims */
 	_Atomic uint64_t rows_done;                  /* for the progress */
 	_Atomic uint64_t timed_requests, timed_rows; /* complete ones */

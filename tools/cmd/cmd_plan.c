@@ -2,7 +2,7 @@
 /*
  * rung plan: print which rows go into which tier, and predict hits and times from sampled batches.
  * The store is not opened, so no row is read and no memory for rows is allocated: a budget can be
- * tried before anything runs with it.
+ * tried before it is used.
  */
 #include <stdlib.h>
 
@@ -222,7 +222,8 @@ static json_t *plan_json(const struct rung_plan *plan, const struct plan_args *a
 	return root;
 }
 
-/* The first GPU of the list gathers, and reads the memory of the others; nothing on the CPU. */
+/* The first GPU of the list gathers, and reads the memory of the others; nothing is printed on the
+ * CPU. */
 static void print_gpus(const struct rung_plan_device *device)
 {
 	if (device->gpu_count == 0)

@@ -70,7 +70,7 @@ static void check_complete(const struct argp_state *state, void *ctx)
 		argp_error(state, "--out is missing: the file to write");
 	if (tool_score_samples(method) && args->score.fanouts.count == 0)
 		argp_error(state,
-		           "--fanout is missing: %s needs the fanouts of training; write 25,10",
+		           "--fanout is missing: %s needs the training fanouts, such as 25,10",
 		           rung_score_method_name(method));
 }
 
@@ -111,7 +111,7 @@ static const struct tool_option options[] = {
 	{ "memory", "SIZE", 5,
 	  "Leave the graph in its files and use at most this much memory (default: load the graph)",
 	  TOOL_BYTES(struct score_args, memory_bytes, 0,
-	             "not in bytes; give 64MiB, 4GiB, or omit it to load the graph") },
+	             "not in bytes; give a size such as 4GiB, or omit it to load the graph") },
 	{ 0 },
 };
 
@@ -200,7 +200,7 @@ static int load_graph(struct scoring *scoring, const struct rung_graph_opts *opt
 	return 0;
 }
 
-/* Sorting the edges may use the whole budget, because the score needs none of it yet. The buffers
+/* Sorting the edges can use the whole budget, because the score needs none of it yet. The buffers
  * of the passes, however, stay allocated next to the score: chunk_bytes limits them. */
 static int open_edges(struct scoring *scoring, const struct rung_graph_opts *graph)
 {
@@ -276,7 +276,7 @@ static int score_edges(struct scoring *scoring)
 	unsigned long long least;
 	int rc;
 
-	/* 1 is always too little, and fails with the minimum; 0 would be the library's default */
+	/* 1 is always too little: the error names the minimum; 0 would be the library's default */
 	scoring->opts.memory_bytes = memory_bytes > others ? memory_bytes - others : 1;
 	rc = rung_score_edges(scoring->edges, &scoring->opts, scoring->score, &scoring->report);
 	if (rc == 0)
@@ -354,7 +354,7 @@ static json_t *report_json(const struct scoring *scoring)
 	                      ? tool_json_real(report->residual)
 	                      : json_null());
 	tool_json_set(root, "batches_sampled", tool_json_u64(report->batches_sampled));
-	/* the cost of staying within a budget; null for a graph in memory */
+	/* the cost of keeping to a budget; null for a graph in memory */
 	tool_json_set(root, "memory_bytes",
 	              in_files ? tool_json_u64(args->memory_bytes) : json_null());
 	tool_json_set(root, "input_passes",

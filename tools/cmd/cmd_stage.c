@@ -55,7 +55,9 @@ static void add_array(const struct argp_state *state, struct stage_args *args, c
 		realloc(args->arrays, (args->array_count + 1) * sizeof(*args->arrays));
 
 	if (!text[name_length + 1])
-		argp_error(state, "--features: '%s' has no SRC; write year=year.npy", text);
+		argp_error(state,
+		           "--features: '%s' has no SRC; give NAME=SRC, such as year=year.npy",
+		           text);
 	if (array) {
 		args->arrays = array;
 		array = &args->arrays[args->array_count++];
@@ -67,12 +69,12 @@ static void add_array(const struct argp_state *state, struct stage_args *args, c
 }
 
 /* The name of a method comes first: a file "degree" is written ./degree. Any other text is a SRC if
- * it has the form of one or names a file; the rest is a misspelled method. */
+ * it has the form of one or names a file; otherwise it is a misspelled method. */
 static void set_score(const struct argp_state *state, void *ctx, const char *text)
 {
 	struct stage_args *args = ctx;
 
-	args->opts.score_spec = NULL; /* of two --score the last one counts */
+	args->opts.score_spec = NULL; /* if --score is repeated, the last one counts */
 	if (rung_score_method_parse(text, &args->score.opts.method) == 0)
 		return;
 	if (strstr(text, ".npy") || strstr(text, ".npz:") || strncmp(text, "raw:", 4) == 0 ||
@@ -179,10 +181,10 @@ static const struct tool_option options[] = {
 	  "Resume an interrupted run of the same job; if it has finished, check its result",
 	  TOOL_FLAG(struct stage_args, opts.resume) },
 	{ "memory", "SIZE", 7,
-	  "Most memory to use (default: a quarter of RAM, or 3/4 of the free memory if that is "
+	  "Maximum memory to use (default: a quarter of RAM, or 3/4 of the free memory if that is "
 	  "less)",
 	  TOOL_BYTES(struct stage_args, opts.memory_bytes, 0,
-	             "not in bytes; give 512MiB, 4GiB, or omit it for a quarter of RAM") },
+	             "not in bytes; give a size such as 4GiB, or omit it for a quarter of RAM") },
 	{ "row-order", "NAME", 7,
 	  "How rows are brought into order: passes, partition, gather, or auto (default): the "
 	  "fastest one for the measured rates of the devices",
@@ -407,7 +409,7 @@ static void free_args(struct stage_args *args)
 }
 
 /*
- * Have a signal cancel staging instead of ending the process at once, and print how to continue.
+ * Make signals cancel staging instead of ending the process at once, and print how to continue.
  * The hint is printed only if the journal exists by then: it is created when the ranks are known,
  * and before that the library removes the folder. Both texts must outlive this call, because the
  * handler reads them; they are never freed. Without memory for them no hint is printed.

@@ -33,7 +33,7 @@ static void add_named(const struct argp_state *state, char ***names_at, const ch
 	char **names = realloc(*names_at, count * sizeof(*names));
 	const char **specs = realloc(*specs_at, count * sizeof(*specs));
 
-	/* one of the two may have moved although the other failed */
+	/* one of the two may have moved even if the other allocation failed */
 	*names_at = names ? names : *names_at;
 	*specs_at = specs ? specs : *specs_at;
 	if (names && specs)
@@ -70,7 +70,7 @@ static void set_sample(const struct argp_state *state, void *ctx, const char *te
 {
 	struct rung_verify_opts *opts = &((struct verify_args *)ctx)->opts;
 
-	/* of two --sample the last one counts, also if it is of the other kind */
+	/* if --sample is repeated, the last one counts, even if it is of the other kind */
 	opts->sample_rows = 0;
 	opts->sample_share = 0;
 	if (strchr(text, '%'))
@@ -81,7 +81,10 @@ static void set_sample(const struct argp_state *state, void *ctx, const char *te
 		opts->sample_rows = tool_arg_u64(state, "--sample", text, 1, UINT64_MAX);
 	/* "0%": in the library 0 means all rows */
 	if (opts->sample_rows == 0 && !(opts->sample_share > 0))
-		argp_error(state, "--sample: '%s' selects no row; give 1%%, 0.01 or 100000", text);
+		argp_error(state,
+		           "--sample: '%s' selects no row; give a share or a number of rows, such "
+		           "as 1%% or 100000",
+		           text);
 }
 
 /* A sample limits the comparison with sources; checksums, labels and splits are always complete. */
@@ -114,10 +117,11 @@ static const struct tool_option options[] = {
 	{ "seed", "N", 3, "Seed of the sample (default: 0)",
 	  TOOL_U64(struct verify_args, opts.seed, 0, UINT64_MAX) },
 	{ "memory", "SIZE", 3,
-	  "Most memory to use for comparing (default: a quarter of RAM, or 3/4 of the free memory "
+	  "Maximum memory to use for comparing (default: a quarter of RAM, or 3/4 of the free "
+	  "memory "
 	  "if that is less)",
 	  TOOL_BYTES(struct verify_args, opts.memory_bytes, 0,
-	             "not in bytes; give 64MiB or 4GiB") },
+	             "not in bytes; give a size such as 4GiB") },
 	{ "repair", NULL, 5, "Rebuild bad blocks from the sources given and from files of DIR",
 	  TOOL_FLAG(struct verify_args, opts.repair) },
 	{ 0 },
@@ -274,7 +278,7 @@ static void print_blocks(const char *dir, const struct rung_bad_block *blocks, u
 		       (unsigned long long)(count - BAD_LINES_MAX));
 }
 
-/* One line for each kind that differs; nothing if all of it agrees. */
+/* One line for each kind that differs; nothing if all of them agree. */
 static void print_different(const char *what, const char *source, uint64_t different,
                             uint64_t first)
 {

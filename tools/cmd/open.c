@@ -79,7 +79,8 @@ int tool_plan(const char *name, const char *dir, const struct tool_store_args *a
 	rc = rung_plan_create(data.ds, &opts, &data.plan);
 	if (rc < 0) {
 		tool_close(&data);
-		/* a build without CUDA, or without its driver: exit status 77, as without a GPU */
+		/* a build without CUDA, or a machine without its driver: exit status 77, as without
+		 * a GPU */
 		return rc == RUNG_E_NOSUP ? RUNG_E_NODEV : rc;
 	}
 	report_device(name, rung_plan_device(data.plan));

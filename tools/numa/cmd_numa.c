@@ -50,8 +50,8 @@ static void set_only(const struct argp_state *state, void *ctx, const char *arg)
 		/* the second condition: a comma at the end */
 		if (!found || (from[length] && !from[length + 1]))
 			argp_error(state,
-			           "--only: '%s' is not a list of bandwidth, latency, loaded, "
-			           "gather, gpu, peer, nvme, touch and register",
+			           "--only: '%s' has an unknown value; use bandwidth, latency, "
+			           "loaded, gather, gpu, peer, nvme, touch or register",
 			           arg);
 		matrices |= found;
 		from += length + (from[length] != 0);
@@ -84,10 +84,11 @@ static void check(const struct argp_state *state, void *ctx)
 	if (args->csv && args->common.json)
 		argp_error(state, "--csv and --json: give one of them");
 	if (args->opts.dir_bytes && !args->opts.dir)
-		argp_error(state, "--dir-size is the size of the file of --dir; give --dir, too");
+		argp_error(state,
+		           "--dir-size needs --dir: it is the size of the file in that folder");
 }
 
-#define NOT_BYTES "not a size in bytes; write 2GiB"
+#define NOT_BYTES "not a size in bytes; give one such as 2GiB"
 /* of every option that --topology would ignore, so that check() can refuse it */
 #define MEASURING TOOL_NOTED(struct numa_args, measuring)
 
@@ -125,9 +126,9 @@ static const struct tool_option options[] = {
 	{ "samples", "N", 2, "Samples per value (default: 5, with --quick 3)",
 	  TOOL_U32(struct numa_args, opts.samples, 1, 1000), MEASURING },
 	{ "seconds", "S", 2,
-	  "Least length of a sample in seconds (default: 0.2, with --quick 0.05)",
+	  "Minimum length of a sample in seconds (default: 0.2, with --quick 0.05)",
 	  TOOL_REAL(struct numa_args, opts.sample_seconds, 0, 60, TOOL_OPEN_LOW), MEASURING },
-	{ "memory", "SIZE", 2, "Most memory to use on a node (default: half of its free memory)",
+	{ "memory", "SIZE", 2, "Maximum memory to use on a node (default: half of its free memory)",
 	  TOOL_BYTES(struct numa_args, opts.memory_bytes_max, 1, NOT_BYTES), MEASURING },
 	{ "csv", NULL, 3, "Print the samples as CSV, one line each",
 	  TOOL_FLAG(struct numa_args, csv), MEASURING },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The parts of rung numa: cmd_numa.c runs the command, numa_json.c and numa_print.c write the
- * topology, numa_results_*.c the measured values, each in one format. All of the latter use the
+ * topology, numa_results_*.c the measured values, each in one format. The latter files all use the
  * tables of numa_results.h.
  */
 #ifndef RUNG_TOOL_NUMA_H
@@ -10,7 +10,8 @@
 #include "output/json.h"
 #include "tool.h"
 
-/* Version of the JSON: it grows if a key is removed or changes its meaning, not if one is added. */
+/* Version of the JSON: it increases if a key is removed or changes its meaning, not if one is
+ * added. */
 #define NUMA_SCHEMA 1
 
 /** Set the keys of the topology: cpus, memory, nodes, distances, gpus, nvme, links. */

@@ -65,7 +65,7 @@ static json_t *huge_pages_json(const struct rung_topology_node *node)
 	return array;
 }
 
-/* The firmware's ratings, not measured; an empty list if it has none. */
+/* The firmware's ratings, which are not measured; an empty list if it has none. */
 static json_t *ratings_json(const struct rung_topology_node *node)
 {
 	json_t *array = json_array();
@@ -126,7 +126,7 @@ static json_t *distances_json(const struct rung_topology *topology, size_t count
 	return rows;
 }
 
-/* Present and highest speed, of each lane, and number of lanes; the library has 0 for unknown. */
+/* Current and highest speed per lane, and number of lanes; the library has 0 for unknown. */
 static json_t *link_json(const struct rung_pcie_link *link)
 {
 	json_t *entry = json_object();

@@ -87,7 +87,7 @@ static const char *plural(uint32_t count)
 	return count == 1 ? "" : "s";
 }
 
-/* Two lines: the machine, and the part of it that this process may use. */
+/* Two lines: the machine, and the part of it that this process is allowed to use. */
 static void print_machine(const struct rung_topology_info *info)
 {
 	char text[TOOL_TEXT_BYTES];
@@ -307,7 +307,7 @@ static void speed_text(char text[TOOL_TEXT_BYTES], double gt_per_s, uint32_t wid
 		snprintf(text, TOOL_TEXT_BYTES, "?");
 }
 
-/* The present speed, and after "of" the highest if it differs: idle GPUs slow down their link. */
+/* The current speed, and after "of" the highest if it differs: idle GPUs slow down their link. */
 static void link_cell(struct tool_table *table, const struct rung_pcie_link *link)
 {
 	char now[TOOL_TEXT_BYTES], most[TOOL_TEXT_BYTES];
@@ -425,7 +425,7 @@ int numa_topology_print(const struct rung_topology *topology)
 	rung_topology_info(topology, &info);
 	print_machine(&info);
 	rc = print_nodes(topology);
-	/* tables that would be empty are left out; without NUMA there are no distances */
+	/* tables that would be empty are left out, such as the distances without NUMA */
 	if (rc == 0 && info.numa)
 		rc = print_distances(topology, info.node_count);
 	if (rc == 0)

@@ -14,9 +14,9 @@
 
 /* ---- fields: JSON and CSV ---- */
 
-/** Type of the member of struct rung_numa_result that a field shows. */
+/** Type of the member of struct rung_numa_result that a field contains. */
 enum numa_form {
-	NUMA_WORDS, /**< none: a word computed by the function `word` */
+	NUMA_WORDS, /**< no member: a word computed by the function `word` */
 	NUMA_TEXT,  /**< const char * */
 	NUMA_NODE,  /**< int; negative: absent */
 	NUMA_U32,   /**< uint32_t; 0: absent, unless `zero` */
@@ -70,7 +70,7 @@ struct numa_list {
 	const char *key; /**< lists with the same key are joined to one list */
 	enum rung_numa_matrix matrix;
 	const char *kind; /**< NULL: any */
-	int absent_too;   /**< nonzero: also results that are absent, since other kinds may exist */
+	int absent_too;   /**< nonzero: list absent results, too: other kinds may exist */
 	const struct numa_list_key *keys; /**< up to a NULL key */
 };
 extern const struct numa_list numa_lists[]; /**< up to a NULL key */

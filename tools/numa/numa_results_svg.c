@@ -100,8 +100,8 @@ static void set_name(struct maps *maps, const char *const *names, size_t idx, ch
 
 /* ---- nodes and GPUs ---- */
 
-/* One result for each GPU of a matrix, also if it is absent, but not of matrices that are absent as
- * a whole, whose results have no kind. @return [*count_out], to be freed; NULL without memory */
+/* One result for each GPU of a matrix, even an absent one, unless the matrix is absent as a whole:
+ * its results then have no kind. @return [*count_out], to be freed; NULL without memory */
 static const struct rung_numa_result **list_gpus(const struct numa_measured *measured,
                                                  enum rung_numa_matrix matrix, size_t *count_out)
 {

@@ -23,7 +23,7 @@
 enum marker { CIRCLE, SQUARE, TRIANGLE, DIAMOND, CROSS, PLUS, WEDGE, MARKER_COUNT };
 
 struct style {
-	/* the dark ones of a palette for all kinds of colour vision: Okabe, Ito 2008 */
+	/* the dark colours of a palette for all kinds of colour vision: Okabe, Ito 2008 */
 	const char *color;
 	const char *dashes; /* stroke-dasharray; "": a solid line */
 	enum marker marker;
@@ -54,7 +54,8 @@ static double place_y(double y)
 	return TOP + PLOT_HEIGHT * (1 - y / 100);
 }
 
-/* Zero for NaN and for points outside the axis, such as 0 %, which a logarithmic axis lacks. */
+/* Zero for NaN and for points outside the axis, such as 0 %, which has no place on a logarithmic
+ * axis. */
 static int is_shown(const struct chart *chart, uint32_t series, uint32_t point)
 {
 	return chart->x[point] >= chart->x_min && chart->x[point] <= chart->x_max &&

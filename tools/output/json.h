@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * JSON results over jansson: a command prints one object on stdout. Absent values are null, so that
- * every key is always there. Values passed to a function belong to the object from then on.
+ * every key is always present. Values passed to a function belong to the object from then on.
  */
 #ifndef RUNG_TOOL_JSON_H
 #define RUNG_TOOL_JSON_H

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Files that exist completely or not at all. An unnamed file is written and synced, linked under a
- * temporary name, and renamed to its path: a link cannot replace an older file, a rename can. Last
- * the folder is synced, which makes the new name durable.
+ * temporary name, and renamed to its path: a link cannot replace an older file, a rename can.
+ * Finally the folder is synced, which makes the new name durable.
  */
 #include "output/out_file.h"
 
@@ -52,7 +52,7 @@ static int make_paths(struct tool_out *out)
 		out->partial = NULL;
 	if (!out->dir || !out->partial || tool_interrupt_unlink(out->partial) < 0)
 		return ENOMEM;
-	/* an unnamed file could be opened in spite of a long name; the commit would fail then */
+	/* an unnamed file can be opened even if the name is too long; then the commit would fail */
 	return strlen(strrchr(out->partial, '/') ? strrchr(out->partial, '/') + 1 : out->partial) >
 	                       NAME_MAX
 	               ? ENAMETOOLONG
@@ -69,7 +69,7 @@ static int open_file(struct tool_out *out)
 	if (length == 0 || out->path[length - 1] == '/' ||
 	    (stat(out->path, &found) == 0 && S_ISDIR(found.st_mode)))
 		return EISDIR;
-	/* /dev/stdout, a pipe, a device: it must not be replaced by a file of that name */
+	/* /dev/stdout, a pipe or a device must not be replaced by a file of that name */
 	if (stat(out->path, &found) == 0 && !S_ISREG(found.st_mode)) {
 		fd = open(out->path, O_WRONLY | O_CLOEXEC);
 	} else if ((err = make_paths(out)) != 0) {
@@ -77,7 +77,7 @@ static int open_file(struct tool_out *out)
 	} else {
 		fd = open(out->dir, O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
 		/* EOPNOTSUPP: the file system has no unnamed files; EISDIR: the kernel does not
-		 * know O_TMPFILE */
+		 * support O_TMPFILE */
 		if (fd < 0 && (errno == EOPNOTSUPP || errno == EISDIR)) {
 			fd = open(out->partial, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
 			out->named = fd >= 0;
@@ -178,7 +178,7 @@ int tool_out_commit(struct tool_out *out)
 	if (!out->file)
 		return TOOL_DONE;
 	errno = EIO; /* as in tool_out_npy() */
-	/* ferror(): a failed write of the charts, which do not check each of theirs */
+	/* ferror(): the charts do not check each of their writes */
 	if (fflush(out->file) != 0 || ferror(out->file) ||
 	    (out->dir && fsync(fileno(out->file)) != 0))
 		err = errno;

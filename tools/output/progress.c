@@ -23,7 +23,7 @@ void tool_progress_init(struct tool_progress *progress, const char *name, int qu
 	pthread_mutex_init(&progress->lock, NULL);
 }
 
-/* Draw the bar in place of the one before, or append a line. Without a total there is neither a
+/* Draw the bar in place of the previous one, or append a line. Without a total there is neither a
  * share nor a time left. The caller holds the lock. */
 static void draw(struct tool_progress *progress, unsigned long long done, unsigned long long total,
                  uint64_t now_ns)
@@ -38,7 +38,7 @@ static void draw(struct tool_progress *progress, unsigned long long done, unsign
 	memset(bar, '.', BAR_CELLS);
 	memset(bar, '#', cells);
 	bar[BAR_CELLS] = 0;
-	/* before the bar is drawn: a signal in between clears an empty line at worst */
+	/* set before the bar is drawn: a signal in between clears an empty line at worst */
 	if (progress->terminal) {
 		tool_interrupt_bar(1);
 		fputs("\r\033[K", stderr);

@@ -91,7 +91,7 @@ struct outputs {
 	struct tool_out svg, counts; /* --svg, --out; without a path their calls do nothing */
 };
 
-/* @return an exit code; if the second one fails, the caller abandons both */
+/* @return an exit code; if opening the second file fails, the caller abandons both */
 static int open_outputs(const char *name, const struct trace_args *args, struct outputs *outputs)
 {
 	int code = tool_out_open(name, args->svg, &outputs->svg);

@@ -31,7 +31,7 @@ struct trace_args {
 /** Input of sampling: the relabelled graph, whose vertices are ranks, and its train ranks. */
 struct trace_input {
 	const struct rung_dataset *ds;
-	struct rung_plan *plan; /* its hit shares change if they are predicted by sampling */
+	struct rung_plan *plan; /* its hit shares are updated if they are predicted by sampling */
 	struct rung_graph *graph;
 	uint64_t *seeds; /* [seed_count] distinct train ranks */
 	uint64_t seed_count;

@@ -136,7 +136,8 @@ static int score_graph(const struct trace_args *args, const struct trace_input *
 	opts.hop_count = input->fanouts.count;
 	opts.batch_size = input->batch;
 	opts.draws = args->draws;
-	/* the same seed gives a score other batches than the sampler of the trace: see rank.h */
+	/* with the same seed, a score samples batches that differ from those of the trace: see
+	 * rank.h */
 	opts.seed = args->seed;
 	return rung_score_compute(rung_graph_csc(input->graph), &opts, score, NULL);
 }

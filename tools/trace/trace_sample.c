@@ -41,7 +41,7 @@ static int append_batch(void *ctx, const struct rung_batch *batch, uint64_t idx,
 	return 0;
 }
 
-/* A uniform number below `limit`: numbers that would favour some remainders are skipped. */
+/* A uniform number below `limit`: numbers that would favour some remainders are rejected. */
 static uint64_t below(struct rung__rng *stream, uint64_t limit)
 {
 	uint64_t value;
@@ -51,7 +51,7 @@ static uint64_t below(struct rung__rng *stream, uint64_t limit)
 	return value;
 }
 
-/* Every epoch shuffles the order of the one before. @return a status */
+/* Every epoch shuffles the order of the previous one. @return a status */
 static int sample_epochs(const struct trace_args *args, const struct trace_input *input,
                          struct rung_sampler *sampler, struct collecting *collecting)
 {
@@ -70,7 +70,8 @@ static int sample_epochs(const struct trace_args *args, const struct trace_input
 	batches.batch_size = input->batch;
 	for (uint32_t epoch = 0; epoch < args->epochs && rc == 0; epoch++) {
 		rung__shuffle(order, input->seed_count, below, &stream);
-		/* a batch's key determines its draws: each batch of all epochs has another one */
+		/* a batch's key determines its draws: each batch of each epoch has a different
+		 * one */
 		batches.key_first = epoch * batches_per_epoch;
 		rc = rung_sampler_run(sampler, &batches, append_batch, collecting);
 	}

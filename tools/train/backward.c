@@ -85,8 +85,8 @@ static void bias_gradient(const float *d_out, uint64_t rows, uint64_t width, flo
 	}
 }
 
-/* Gradient through dropout and ReLU, from the outputs alone: a positive one was kept by both, and
- * scaled by 1 / (1 - rate); a zero one was dropped by either. */
+/* Gradient through dropout and ReLU, from the outputs alone: a positive output was kept by both,
+ * and scaled by 1 / (1 - rate); a zero was dropped by one of them. */
 static void activation_gradient(const float *out, uint64_t rows, uint64_t width, float rate,
                                 float *d_out)
 {
@@ -99,8 +99,8 @@ static void activation_gradient(const float *out, uint64_t rows, uint64_t width,
 }
 
 /* Gradient of the input rows of layer l, from that of its output, in model->d_hidden[l - 1]. The
- * destinations of a block are its first sources: they get a gradient by both matrices, the other
- * sources only by that of the means. @return 0 or RUNG_E_NOMEM */
+ * destinations of a block are its first sources: they receive a gradient through both matrices, the
+ * other sources only through that of the means. @return 0 or RUNG_E_NOMEM */
 static int layer_input_gradient(struct train_model *model, const struct rung_block *block,
                                 uint32_t l, const float *d_out)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The functions of OpenBLAS that the trainer calls. They are loaded when it starts and not linked:
- * OpenBLAS starts threads and reserves address space for them as soon as it is loaded, and it never
- * returns if an address space limit refuses that. No other subcommand needs it.
+ * OpenBLAS starts threads and reserves address space for them as soon as it is loaded, and its
+ * loading never returns if an address space limit prevents that. No other subcommand needs it.
  */
 #ifndef RUNG_TRAIN_BLAS_H
 #define RUNG_TRAIN_BLAS_H

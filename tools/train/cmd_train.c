@@ -24,7 +24,7 @@ static const char doc[] =
 	"Train a GraphSAGE model on the staged dataset DIR, with its features on the tiers that "
 	"--host allows.\vThe splits train, valid and test are used; the weights with the highest "
 	"validation accuracy are tested. A seed gives the same losses with any --host and "
-	"--engine. If other programs use the cores, too, OMP_WAIT_POLICY=passive in the "
+	"--engine. If other programs also use the cores, OMP_WAIT_POLICY=passive in the "
 	"environment makes training faster.\n\nExit status: 0 done, 1 failed, 2 wrong usage.";
 
 static const struct tool_word norms[] = {
@@ -39,8 +39,8 @@ static void refuse_gpu(const struct argp_state *state, void *args, const char *a
 {
 	(void)args;
 	(void)arg;
-	argp_error(state, "training computes on the CPU; --device, --gpu, --gpus, --peers and "
-	                  "--replicate are for rung plan and rung bench");
+	argp_error(state, "training computes on the CPU; omit --device, --gpu, --gpus, --peers and "
+	                  "--replicate");
 }
 
 static void check_args(const struct argp_state *state, void *ctx)
@@ -52,8 +52,8 @@ static void check_args(const struct argp_state *state, void *ctx)
 	if (args->fanouts.count && args->eval_fanouts.count &&
 	    args->fanouts.count != args->eval_fanouts.count)
 		argp_error(state,
-		           "--eval-fanout has %u hops, --fanout %u; both need as many as the model "
-		           "has layers",
+		           "--eval-fanout has %u hops, --fanout has %u; both need one hop per "
+		           "layer of the model",
 		           args->eval_fanouts.count, args->fanouts.count);
 }
 
@@ -144,9 +144,9 @@ static int complete_args(struct train_args *args, const char *name,
 {
 	if (!args->fanouts.count) {
 		if (!info->fanout_count || info->fanout_count > RUNG_HOPS_MAX)
-			return tool_error(
-				name, TOOL_USAGE,
-				"the dataset was staged without fanouts; give --fanout 25,10");
+			return tool_error(name, TOOL_USAGE,
+			                  "the dataset was staged without fanouts; give them, such "
+			                  "as --fanout 25,10");
 		args->fanouts.count = info->fanout_count;
 		memcpy(args->fanouts.hops, info->fanouts,
 		       info->fanout_count * sizeof(*info->fanouts));

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Keys of evaluation batches, which no step of training reaches: every evaluation samples the same
- * neighbourhoods. */
+/* Keys of evaluation batches. They do not depend on the epoch, so that every evaluation samples the
+ * same neighbourhoods, and no training step reaches them. */
 #define EVAL_KEY(split) ((1ull << 63) | ((uint64_t)(split) << 56))
 #define DROPOUT_KEY     0x64726f70u /* distinguishes input masks from those of layers */
 
@@ -42,7 +42,7 @@ static int no_memory(const struct trainer *trainer, int rc)
 }
 
 /* A number below `limit` from the state alone, without advancing it: the shuffle calls it once per
- * position, each with another limit. */
+ * position, with a different limit each time. */
 static uint64_t keyed_below(struct rung__rng *stream, uint64_t limit)
 {
 	uint64_t bits = stream->state + limit, value;
@@ -97,8 +97,8 @@ static bool row_is_finite(const float *row, uint64_t width)
 	return true;
 }
 
-/* Report a loss that is not finite: a feature is not, or the weights have diverged. @return an exit
- * code */
+/* Report a loss that is not finite: a feature is not finite, or the weights have diverged. @return
+ * an exit code */
 static int loss_failed(const struct trainer *trainer, const struct rung_loader_batch *batch,
                        double loss)
 {
@@ -269,7 +269,8 @@ static int run_epochs(struct trainer *trainer, struct train_result *result)
 		if (!run->args->common.json) {
 			tool_progress_end(run->progress);
 			train_print_epoch(e + 1, epoch);
-			/* stop at the first line that is lost, not after hours of training */
+			/* stop when the first line cannot be written, not after hours of
+			 * training */
 			if (tool_flush(run->name) != TOOL_DONE)
 				return TOOL_FAILED;
 		}

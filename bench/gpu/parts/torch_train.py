@@ -76,7 +76,7 @@ class Trainer:
 
     def inputs(self, batch):
         """The arguments of step(), on the trainer's device."""
-        if self.device == "cuda":   # a copy from pageable memory would wait for the stream
+        if self.device == "cuda":   # from pageable memory, the copy would wait for the stream
             batch = batch.pin_memory().to("cuda", non_blocking=True)
         return (batch.features, [block.edge_index() for block in batch.blocks],
                 [block.dst_count for block in batch.blocks], batch.labels.long().flatten())

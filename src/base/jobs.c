@@ -29,7 +29,7 @@ struct rung__jobs {
 	struct worker workers[];      /* room for those that were wanted */
 };
 
-/* A job has ended with `rc`. With the lock held. */
+/* Record that a job has ended with `rc`. With the lock held. */
 static void note(struct rung__jobs *jobs, int rc)
 {
 	jobs->ended++;
@@ -59,8 +59,8 @@ static void *work(void *ctx)
 	return NULL;
 }
 
-/* Start up to `threads` threads. Fewer are enough: each of them does any job. @return 0, or an
- * errno value if not one could be started */
+/* Start up to `threads` threads. Fewer are enough, because any of them can do any job. @return 0,
+ * or an errno value if none could be started */
 static int start_workers(struct rung__jobs *jobs, uint32_t threads)
 {
 	int err = 0;
@@ -96,7 +96,7 @@ int rung__jobs_start(uint32_t threads, uint64_t count, rung__job_fn fn, void *ct
 		return 0;
 	}
 	rung__jobs_end(jobs);
-	return rung__fail_errno(err, "starting a thread");
+	return rung__fail_errno(err, "cannot start a thread");
 }
 
 bool rung__jobs_wait(struct rung__jobs *jobs, uint64_t ended)

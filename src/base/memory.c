@@ -257,8 +257,8 @@ int rung__opts_copy_in(void *dst, size_t dst_size, const void *src, const char *
 	for (size_t i = dst_size; i < src_size; i++) {
 		if (bytes[i])
 			return rung__fail(RUNG_E_ABI,
-			                  "%s: has %zu bytes with byte %zu set, this rung knows "
-			                  "%zu; update the library",
+			                  "%s: has %zu bytes with byte %zu set, but this version "
+			                  "of rung supports %zu; update the library",
 			                  what, src_size, i, dst_size);
 	}
 	memcpy(dst, src, RUNG__MIN(dst_size, src_size));
@@ -275,7 +275,8 @@ int rung__opts_copy_out(void *dst, const void *known, size_t known_bytes, const 
 		                  what, size, what);
 	if (size > known_bytes)
 		return rung__fail(RUNG_E_ABI,
-		                  "%s: has %zu bytes, this rung knows %zu; update the library",
+		                  "%s: has %zu bytes, but this version of rung supports %zu; "
+		                  "update the library",
 		                  what, size, known_bytes);
 	/* the caller's size stays */
 	memcpy((char *)dst + sizeof(size), (const char *)known + sizeof(size), size - sizeof(size));

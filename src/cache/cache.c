@@ -68,8 +68,8 @@ static int check_index(const struct rung__cache_index *index, const struct rung_
 {
 	if (index->magic != RUNG__CACHE_MAGIC || index->version != RUNG__CACHE_VERSION)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "cold-row cache: the other process has version %u of its index, "
-		                  "not %u; use one version of rung",
+		                  "cold-row cache: the index of the other process has version %u, "
+		                  "not %u; use one version of rung in all processes",
 		                  index->magic == RUNG__CACHE_MAGIC ? index->version : 0,
 		                  RUNG__CACHE_VERSION);
 	if (index->shape.rank_first != shape->rank_first ||
@@ -85,7 +85,8 @@ static int check_index(const struct rung__cache_index *index, const struct rung_
 	return 0;
 }
 
-/* Set the pointers into the index, from this process's numbers: those in it are untrusted. */
+/* Set the pointers into the index. They are computed from this process's numbers, because those in
+ * the index are untrusted. */
 static void map_index(struct rung__cache *cache, void *index, const struct layout *layout)
 {
 	unsigned char *base = index;
@@ -109,7 +110,7 @@ static int alloc_memory(struct rung__cache *cache, uint64_t rows_max, uint32_t b
 	if (cache->shared)
 		cache->later = rung__zalloc_array(cache->frame_count, sizeof(*cache->later));
 	if (!cache->held || (cache->shared && !cache->later))
-		return rung__fail(RUNG_E_NOMEM, "cold-row cache: no memory for pins of %u frames",
+		return rung__fail(RUNG_E_NOMEM, "cold-row cache: no memory to pin %u frames",
 		                  cache->frame_count);
 	return rung__cache_window_init(cache, rows_max, batches_max);
 }
@@ -156,8 +157,8 @@ int rung__cache_open(const struct rung__cache_shape *shape, void *index, int fd,
 		free_cache(cache);
 		return rc;
 	}
-	/* the first lock joins, and releases the pins and reads of a dead client that had this
-	 * seat: now, even if no row is ever looked up */
+	/* the first lock makes this process a client, and releases the pins and reads of a dead
+	 * client that had this seat. It is done now, because a row may never be looked up */
 	rung__cache_lock(cache);
 	rung__cache_unlock(cache);
 	*cache_out = cache;
@@ -178,8 +179,8 @@ void rung__cache_close(struct rung__cache *cache)
 
 /* ---- rows ---- */
 
-/* The next use of a frame after a hit: that of this process, or a nearer one of another process
- * that is still to come. */
+/* The next use of a frame after a hit: that of this process, or that of another process if it is
+ * nearer and still to come. */
 static uint32_t nearest(const struct rung__cache *cache, uint32_t known, uint32_t next_use)
 {
 	if (known != 0 && rung__cache_later(known, cache->clock) &&
@@ -188,8 +189,8 @@ static uint32_t nearest(const struct rung__cache *cache, uint32_t known, uint32_
 	return next_use;
 }
 
-/* Pin a filled frame, and set its next use, which its position in the lists depends on: so it is
- * withdrawn first. The last unpin offers it again. */
+/* Pin a filled frame, and set its next use. Its position in the lists depends on the next use, so
+ * the frame is withdrawn first. The last unpin offers it again. */
 static void pin_hit(struct rung__cache *cache, uint32_t link, uint32_t next_use)
 {
 	struct rung__cache_frame *frame = &cache->frames[link - 1];
@@ -315,7 +316,7 @@ void rung__cache_unpin(struct rung__cache *cache, uint32_t frame_idx)
 {
 	assert((cache->held[frame_idx] & RUNG__CACHE_HELD_COUNT) > 0 &&
 	       !(cache->held[frame_idx] & RUNG__CACHE_HELD_READING));
-	/* not 0 either if an update of the frame is deferred: it will apply this one too */
+	/* also not 0 if an update of the frame is deferred: that will apply this change too */
 	if (--cache->held[frame_idx] != 0)
 		return;
 	if (cache->locked)

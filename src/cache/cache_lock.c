@@ -9,8 +9,8 @@
  * would keep it open; the child closes its copy of the descriptor.
  *
  * The lock is one word: the seat of the holder and an acquisition number, or 0 if it is free. It is
- * never taken from a living holder, however long that is stopped, because the holder would continue
- * in the middle of a change of lists that others have changed since. A thread waits for
+ * never taken from a living holder, however long the holder is stopped, because it would continue
+ * in the middle of a change to lists that others have changed since. A thread waits for
  * LOCK_WAIT_NS, then its process continues without the cache. It remembers the word, and does not
  * wait for this acquisition again. To take the lock from a dead holder, a client first locks the
  * holder's seat: while it has that seat, no other client can acquire the lock with it, so the word
@@ -129,12 +129,12 @@ int rung__cache_seat_acquire(struct rung__cache *cache, int fd)
 	pthread_mutex_unlock(&seated_lock);
 	if (rc == EAGAIN)
 		return rung__fail(RUNG_E_BUSY,
-		                  "cold-row cache: %u processes use it, which is the maximum",
+		                  "cold-row cache: used by %u processes, which is the maximum",
 		                  RUNG__CACHE_CLIENTS_MAX);
 	if (rc != 0)
 		return rung__fail(RUNG_E_NOSUP,
-		                  "cold-row cache: locking a seat of its index: %s; "
-		                  "set private_cache to share without it",
+		                  "cold-row cache: cannot lock a seat of its index: %s; "
+		                  "set private_cache to share the store without its cache",
 		                  strerror(rc));
 	return 0;
 }

@@ -28,7 +28,7 @@ static int open_folder(const char *dir, int *fd_out)
 	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
-		return rung__fail_errno(errno, "%s: cannot be opened as a dataset's folder", dir);
+		return rung__fail_errno(errno, "%s: cannot be opened as a dataset folder", dir);
 	if (!realpath(dir, real)) {
 		int err = errno; /* close() may change it */
 
@@ -39,7 +39,7 @@ static int open_folder(const char *dir, int *fd_out)
 	if (len >= strlen(PARTIAL) && strcmp(real + len - strlen(PARTIAL), PARTIAL) == 0) {
 		close(fd);
 		return rung__fail(RUNG_E_NOENT,
-		                  "%s: is the folder that rung stage works in, not a finished "
+		                  "%s: is the working folder of rung stage, not a finished "
 		                  "dataset; run rung stage again",
 		                  dir);
 	}
@@ -83,7 +83,7 @@ static int check_header(const struct rung_dataset *ds, const struct rung__manife
 	if (rc == 0 && (npy.transposed || !rung__array_equal(&npy.array, &file->array) ||
 	                npy.data_offset != RUNG__NPY_DATA_OFFSET))
 		rc = rung__fail(RUNG_E_FORMAT,
-		                "%s: its .npy header does not have the type and shape of the "
+		                "%s: its .npy header does not match the type and shape in the "
 		                "manifest; stage the dataset again",
 		                path);
 	rung__free(path);
@@ -111,7 +111,7 @@ static int check_file(const struct rung_dataset *ds, const struct rung__manifest
 	return rc;
 }
 
-/* All files, and the source of rows in place, whose file is not in the list. */
+/* Check all files, and the source of rows in place, which is not in the list. */
 static int check_files(const struct rung_dataset *ds)
 {
 	const struct rung__manifest *m = ds->manifest;
@@ -136,8 +136,8 @@ static struct rung_dataset_file listed(const struct rung__manifest_file *file)
 		                           .data_offset = RUNG__NPY_DATA_OFFSET };
 }
 
-/* Fill the public description of the dataset. Nothing is copied from the manifest but numbers;
- * lists of pointers to its names are allocated, because it has arrays of structs. */
+/* Fill the public description of the dataset. Only numbers are copied from the manifest. Lists of
+ * pointers to its names are allocated, because the manifest has arrays of structs. */
 static int fill_info(struct rung_dataset *ds)
 {
 	const struct rung__manifest *m = ds->manifest;
@@ -158,7 +158,7 @@ static int fill_info(struct rung_dataset *ds)
 		.batch_size = m->batch_size,
 		.has_labels = m->has_labels,
 		.split_count = m->split_count,
-		.file_count = m->file_count + 2u, /* and the checksums, the manifest */
+		.file_count = m->file_count + 2u, /* plus the checksums and the manifest */
 		.feature_file_count = m->feature_file_count,
 		.block_rows = m->block_rows,
 		.draws = m->draws,
@@ -176,7 +176,7 @@ static int fill_info(struct rung_dataset *ds)
 	ds->split_names = rung__zalloc_array(m->split_count, sizeof(*ds->split_names));
 	ds->array_names = rung__zalloc_array(m->array_count, sizeof(*ds->array_names));
 	if (!ds->files || !ds->split_names || !ds->array_names)
-		return rung__fail(RUNG_E_NOMEM, "%s: list of %zu files", ds->dir,
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for a list of %zu files", ds->dir,
 		                  ds->info.file_count);
 	ds->info.split_names = ds->split_names;
 	for (uint32_t i = 0; i < m->split_count; i++)

@@ -39,8 +39,8 @@ static int load_file(const struct rung_dataset *ds, const struct rung__manifest_
 	int rc;
 
 	if (!data)
-		return rung__fail(RUNG_E_NOMEM, "%s/%s: %" PRIu64 " bytes", ds->dir, file->name,
-		                  bytes);
+		return rung__fail(RUNG_E_NOMEM, "%s/%s: no memory for %" PRIu64 " bytes", ds->dir,
+		                  file->name, bytes);
 	rc = read_file(ds, file, 0, bytes, data);
 	if (rc < 0) {
 		rung__free(data);
@@ -64,10 +64,10 @@ int rung_dataset_load_graph(const struct rung_dataset *ds, struct rung_graph **g
 		rung__free(indptr);
 		return rc;
 	}
-	/* it owns both arrays, also after a failure, and checks every entry */
+	/* the call takes over both arrays, also if it fails, and checks every entry */
 	rc = rung__graph_adopt(m->vertex_count, m->edge_count, indptr, indices, m->index_bytes,
 	                       graph_out);
-	/* the graph does not know the folder */
+	/* the error of the graph does not name the folder */
 	return rc < 0 ? rung__fail(rc, "%s: %s", ds->dir, rung_last_error()) : 0;
 }
 
@@ -105,7 +105,7 @@ static int find(const struct rung_dataset *ds, const char *name,
 	                              ds->dir, name);
 }
 
-/* The first id that is not a vertex is an error; other arrays have none. */
+/* Fail at the first id that is not a vertex. Arrays that do not hold ids need no check. */
 static int check_ids(const struct rung_dataset *ds, const struct rung__manifest_file *file,
                      const void *ids)
 {
@@ -117,7 +117,7 @@ static int check_ids(const struct rung_dataset *ds, const struct rung__manifest_
 		if (id >= ds->manifest->vertex_count)
 			return rung__fail(RUNG_E_RANGE,
 			                  "%s/%s: entry %" PRIu64 " is %" PRIu64
-			                  ", there are %" PRIu64 " vertices; "
+			                  ", but there are %" PRIu64 " vertices; "
 			                  "run rung verify, and stage the dataset again",
 			                  ds->dir, file->name, i, id, ds->manifest->vertex_count);
 	}
@@ -156,17 +156,18 @@ int rung_dataset_load_ids(const struct rung_dataset *ds, const char *name, uint6
 
 	/* an unknown name is reported by rung_dataset_load_array() */
 	if (file && !holds_ids(file->name))
-		return rung__fail(RUNG_E_INVAL,
-		                  "%s: '%s' holds no ids; read it with rung_dataset_load_array()",
-		                  ds->dir, name);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"%s: '%s' does not hold ids; read it with rung_dataset_load_array()",
+			ds->dir, name);
 	rc = rung_dataset_load_array(ds, name, NULL, &data);
 	if (rc < 0)
 		return rc;
 	ids = rung__malloc_array(file->array.row_count, sizeof(*ids));
 	if (!ids) {
 		rung__free(data);
-		return rung__fail(RUNG_E_NOMEM, "%s/%s: %" PRIu64 " ids", ds->dir, file->name,
-		                  file->array.row_count);
+		return rung__fail(RUNG_E_NOMEM, "%s/%s: no memory for %" PRIu64 " ids", ds->dir,
+		                  file->name, file->array.row_count);
 	}
 	/* `file` is not NULL: the array was loaded */
 	for (uint64_t i = 0; i < file->array.row_count; i++)

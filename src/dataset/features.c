@@ -35,7 +35,8 @@ static int open_file(const struct rung_dataset *ds, const char *name, struct run
 
 	if (!file)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: the manifest does not list the file %s; stage it again",
+		                  "%s: the manifest does not list the file %s; "
+		                  "stage the dataset again",
 		                  rung_dataset_dir(ds), name);
 	path = rung__format("%s/%s", rung_dataset_dir(ds), file->name);
 	if (!path)
@@ -60,7 +61,7 @@ int rung__array_open(const struct rung_dataset *ds, const char *name,
 	return open_file(ds, name, array_out);
 }
 
-/* Open the source of rows that stayed there. It was checked when the dataset was opened, and may
+/* Open the source of rows that were left in it. It was checked when the dataset was opened, and may
  * have changed since. */
 static int open_in_place(const struct rung_dataset_info *info, struct rung__features *features)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows that stay in their source. Nothing prevents changes of that file, so the dataset records its
+ * Rows that stay in their source. Nothing prevents changes to that file, so the dataset records its
  * size, its modification time, and checksums of some blocks. These distinguish copies and touched
  * files from files with other rows, without reading hundreds of gigabytes. A change between the
  * samples is not found.
@@ -84,11 +84,12 @@ static int find_path(const struct rung_source *src, const struct rung__source_lo
 	if (place->data || place->streamed || fstat(place->fd, &open_file) < 0 ||
 	    stat(place->path, &named) < 0 || open_file.st_dev != named.st_dev ||
 	    open_file.st_ino != named.st_ino)
-		return rung__fail(RUNG_E_INVAL,
-		                  "%s: its rows are not stored uncompressed in one file (deflated, "
-		                  "compressed, text, or combined), so they cannot stay there; "
-		                  "write them to a .npy first, or stage without --in-place",
-		                  rung__source_spec(src));
+		return rung__fail(
+			RUNG_E_INVAL,
+			"%s: its rows are not stored uncompressed in one file (deflated, "
+			"compressed, text, or combined), so they cannot be used in place; "
+			"write them to a .npy first, or stage without --in-place",
+			rung__source_spec(src));
 	if (!realpath(place->path, in_place->path))
 		return rung__fail_errno(errno, "%s", place->path);
 	if (!is_text(in_place->path))
@@ -121,19 +122,19 @@ static int open_source(const struct rung__in_place *in_place, const char *dir, s
 
 	if (fd < 0 && errno == ENOENT)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: the rows of %s were left in this file, which is missing; "
+		                  "%s: is missing, but the rows of %s are stored in it; "
 		                  "put it back, or stage the dataset again",
 		                  in_place->path, dir);
 	if (fd < 0)
-		return rung__fail_errno(
-			errno, "%s: the rows of %s, which were left in it, cannot be opened",
-			in_place->path, dir);
+		return rung__fail_errno(errno,
+		                        "%s: cannot be opened, but the rows of %s are stored in it",
+		                        in_place->path, dir);
 	if (fstat(fd, st_out) < 0)
 		rc = rung__fail_errno(errno, "%s", in_place->path);
 	else if (!S_ISREG(st_out->st_mode) || (uint64_t)st_out->st_size != in_place->bytes)
 		rc = rung__fail(RUNG_E_FORMAT,
-		                "%s: has %jd bytes, it had %" PRIu64
-		                " when the rows of %s were left in it; put it back as it was, "
+		                "%s: has %jd bytes, but had %" PRIu64
+		                " when the rows of %s were staged in place; restore it, "
 		                "or stage the dataset again",
 		                in_place->path, (intmax_t)st_out->st_size, in_place->bytes, dir);
 	else

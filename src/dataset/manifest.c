@@ -130,20 +130,21 @@ int rung__manifest_lay_out(struct rung__manifest *m)
 		return rung__fail(RUNG_E_RANGE,
 		                  "dataset: %" PRIu64 " vertices and %" PRIu64
 		                  " edges with rows of %" PRIu64
-		                  " bytes make files above 2^63 bytes",
+		                  " bytes need files larger than 2^63 bytes",
 		                  m->vertex_count, m->edge_count, m->features.row_bytes);
 	/* each checksum has 16 digits in the manifest: more than fit there are refused before
 	 * memory is allocated for them */
 	if (m->checksums.block_count > RUNG__MANIFEST_BYTES_MAX / RUNG__CHECKSUM_DIGITS)
 		return rung__fail(RUNG_E_RANGE,
 		                  "dataset: the checksums of its %" PRIu64
-		                  " blocks need more than the %u bytes that a manifest may have",
+		                  " blocks need more than %u bytes, the largest size of a manifest",
 		                  m->block_count, RUNG__MANIFEST_BYTES_MAX);
 	/* a manifest can be laid out again, after its arrays have changed */
 	rung__free(m->checksums_sums);
 	m->checksums_sums = rung__zalloc_array(m->checksums.block_count, sizeof(uint64_t));
 	if (!m->checksums_sums)
-		return rung__fail(RUNG_E_NOMEM, "dataset: checksums of %" PRIu64 " blocks",
+		return rung__fail(RUNG_E_NOMEM,
+		                  "dataset: no memory for the checksums of %" PRIu64 " blocks",
 		                  m->block_count);
 	return 0;
 }
@@ -360,7 +361,7 @@ int rung__manifest_format(struct rung__manifest *m, char **text_out)
 	text = dumped ? rung__format("%s\n", dumped) : NULL;
 	free(dumped);
 	if (!text)
-		return rung__fail(RUNG_E_NOMEM, "dataset: the text of its manifest");
+		return rung__fail(RUNG_E_NOMEM, "dataset: no memory for the text of its manifest");
 	bytes = strlen(text);
 	if (bytes > RUNG__MANIFEST_BYTES_MAX) {
 		rung__free(text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parsing the text of a manifest. Its checksum finds damage, but does not protect against an author
- * who computes it: every field is checked, and the list of files must be the one that follows from
- * the counts. So all later code can use the manifest without further checks.
+ * Parsing the text of a manifest. Its checksum finds damage, but anybody can compute it for a
+ * manifest with false fields: every field is checked, and the list of files must be the one that
+ * follows from the counts. So all later code can use the manifest without further checks.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -19,10 +19,10 @@
 /* Fail because of a key, or of "key: key inside of it". */
 static int bad_field(const char *path, const char *key)
 {
-	return rung__fail(
-		RUNG_E_FORMAT,
-		"%s: \"%s\" is missing or not as format version %u defines it; stage it again",
-		path, key, RUNG__FORMAT_VERSION);
+	return rung__fail(RUNG_E_FORMAT,
+	                  "%s: \"%s\" is missing or not as format version %u defines it; "
+	                  "stage the dataset again",
+	                  path, key, RUNG__FORMAT_VERSION);
 }
 
 /* "all" or "new"; a missing key, as in older datasets, means "all". */
@@ -37,7 +37,8 @@ static bool get_draws(const json_t *object, enum rung_draws *draws_out)
 	return true;
 }
 
-/* The names are fixed by the format, so they cannot lead out of the folder. None: rows in place. */
+/* The names are fixed by the format, so they cannot lead out of the folder. An empty list means
+ * rows in place. */
 static bool feature_files_ok(const json_t *files)
 {
 	char wanted[RUNG__SPLIT_NAME_BYTES];
@@ -55,7 +56,7 @@ static bool feature_files_ok(const json_t *files)
 }
 
 /* Rows that were left in their source. They have no padding there, and all of them must be inside
- * of the file, so that no read is past its end. */
+ * the file, so that no read is past its end. */
 static bool get_in_place(const json_t *features, struct rung__manifest *m)
 {
 	const json_t *in_place = json_object_get(features, "in_place");
@@ -248,7 +249,7 @@ static int get_extra_arrays(const char *path, const json_t *root, struct rung__m
 	return rc < 0 ? rc : get_splits(path, root, at + m->array_count, m);
 }
 
-/* An entry of "files" is as the layout has it. */
+/* Whether an entry of "files" equals that of the layout. */
 static bool file_agrees(const json_t *object, const struct rung__manifest_file *file)
 {
 	struct rung_array_info array;
@@ -272,8 +273,8 @@ static int get_files(const char *path, const json_t *root, struct rung__manifest
 	for (uint32_t i = 0; i < m->file_count; i++) {
 		if (!file_agrees(json_array_get(files, i), &m->files[i]))
 			return rung__fail(RUNG_E_FORMAT,
-			                  "%s: entry %u of \"files\" is not the %s that follows "
-			                  "from the counts; stage the dataset again",
+			                  "%s: entry %u of \"files\" does not match the counts, "
+			                  "which require %s; stage the dataset again",
 			                  path, i, m->files[i].name);
 	}
 	if (!rung__field_has_text(sums, "algorithm", RUNG__CHECKSUM_NAME) ||
@@ -306,7 +307,8 @@ static int get_job(const char *path, const json_t *root, struct rung__manifest *
 	}
 	at = m->job = rung__malloc(bytes);
 	if (!at)
-		return rung__fail(RUNG_E_NOMEM, "%s: %zu bytes of \"job\"", path, bytes);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %zu bytes of \"job\"", path,
+		                  bytes);
 	for (size_t i = 0; i < json_array_size(lines); i++) {
 		at = stpcpy(at, json_string_value(json_array_get(lines, i)));
 		*at++ = '\n';
@@ -374,14 +376,15 @@ static int check_sum(const char *path, const char *text, size_t bytes)
 	bool agrees;
 
 	if (!copy)
-		return rung__fail(RUNG_E_NOMEM, "%s: %zu bytes", path, bytes);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %zu bytes", path, bytes);
 	agrees = sum_agrees(text, bytes, copy);
 	rung__free(copy);
 	if (!agrees)
-		return rung__fail(RUNG_E_CORRUPT,
-		                  "%s: fails its own checksum: it was changed or cut after "
-		                  "staging; stage the dataset again",
-		                  path);
+		return rung__fail(
+			RUNG_E_CORRUPT,
+			"%s: does not match its own checksum: it was changed or truncated "
+			"after staging; stage the dataset again",
+			path);
 	return 0;
 }
 
@@ -396,8 +399,8 @@ int rung__manifest_parse(const char *path, const char *text, size_t bytes,
 	rc = check_sum(path, text, bytes);
 	if (rc < 0)
 		return rc;
-	/* a NULL root, which is not JSON, has no "format" either; of two equal keys, readers would
-	 * choose differently */
+	/* the root is NULL if the text is not JSON, and then has no "format" either. Equal keys are
+	 * refused, because readers would differ in which of them they use */
 	root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
 	if (!rung__field_has_text(root, "format", RUNG__FORMAT_NAME) ||
 	    !rung__field_u64(root, "version", INT64_MAX, &version)) {
@@ -408,8 +411,8 @@ int rung__manifest_parse(const char *path, const char *text, size_t bytes,
 	if (version != RUNG__FORMAT_VERSION) {
 		rc = rung__fail(RUNG_E_FORMAT,
 		                "%s: format version %" PRIu64
-		                "; this rung reads version %u; stage the dataset again, or use the "
-		                "rung that wrote it",
+		                "; this version of rung reads format version %u; "
+		                "stage the dataset again, or use the version of rung that wrote it",
 		                path, version, RUNG__FORMAT_VERSION);
 		goto free_root;
 	}

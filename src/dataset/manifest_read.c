@@ -28,7 +28,8 @@ static int read_text(int fd, const char *path, char **text_out, size_t *bytes_ou
 			path, (intmax_t)st.st_size, RUNG__MANIFEST_BYTES_MAX);
 	text = rung__malloc((size_t)st.st_size);
 	if (!text)
-		return rung__fail(RUNG_E_NOMEM, "%s: %jd bytes", path, (intmax_t)st.st_size);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %jd bytes", path,
+		                  (intmax_t)st.st_size);
 	rc = rung__pread_all(fd, path, text, (uint64_t)st.st_size, 0);
 	if (rc < 0) {
 		rung__free(text);

@@ -47,7 +47,7 @@ static int alloc_ids(const struct rung__edge_input *input, void **ids_out)
 }
 
 /* Open columns or rows in place. Three quarters of the memory are for the pass, one quarter for the
- * owners: a pass has four chunks of edges in memory, the owners are one more. */
+ * owners: a pass has four chunks of edges in memory, and the owners use as much as one more. */
 static int open_columns(struct rung__edge_input *input, uint64_t memory_bytes)
 {
 	struct rung_edges_info info = { .size = sizeof(info) };
@@ -59,7 +59,7 @@ static int open_columns(struct rung__edge_input *input, uint64_t memory_bytes)
 		return rung__fail_min_bytes(
 			least,
 			"%s: %" PRIu64
-			" bytes of memory are too little to read it; use at least %" PRIu64,
+			" bytes of memory are not enough to read it; use at least %" PRIu64,
 			input->name, memory_bytes, least);
 	if (rc < 0)
 		return rc;
@@ -177,7 +177,7 @@ static void fill_ranks(const struct rung__edge_input *input, const struct rung__
 		                          rung__id_get(chunk->indices, index_bytes, e)));
 }
 
-/* Turn a chunk into pairs and pass them on. Counting needs no values, so they are not relabelled:
+/* Convert a chunk to pairs and pass them on. Counting needs no values, so they are not relabelled:
  * the map is read at random positions, which is slow. */
 static int accept_columns(void *ctx, const struct rung__edge_chunk *chunk)
 {
@@ -207,7 +207,7 @@ static int accept_columns(void *ctx, const struct rung__edge_chunk *chunk)
 	                      chunk->edge_first + chunk->edge_count, edge_count);
 }
 
-/* All pairs of columns or rows. With `undirected` a second pass has the reverse of each edge,
+/* All pairs of columns or rows. With `undirected`, a second pass adds the reverse of each edge,
  * except for self loops; the reverse edges of a list are in the order of the columns. */
 static int each_column(struct pair_sink *sink)
 {

@@ -144,7 +144,7 @@ static int fail_offset(const struct rung_edges *edges, uint64_t at, uint64_t val
 	                  edges->info.edge_count);
 }
 
-/* The checks of indptr by rung_csc_check(), block by block. The value before the block is kept in
+/* Check indptr as rung_csc_check() does, but block by block. The value before the block is kept in
  * next_begin. Every pass repeats them, because another process may have changed the file. */
 static int check_offsets(const struct pass *pass)
 {
@@ -335,7 +335,8 @@ static struct pass_slot *begin_plan(struct pass *pass)
 	return slot;
 }
 
-/* Let another thread plan. A failure is the last chunk: the offsets after it are not known. */
+/* Let another thread plan. After a failure no further chunk is planned, because its offsets are not
+ * known. */
 static void end_plan(struct pass *pass, const struct pass_slot *slot, int rc)
 {
 	pthread_mutex_lock(&pass->lock);
@@ -366,7 +367,7 @@ static void *read_ahead(void *ctx)
 
 	while ((slot = begin_plan(pass)) != NULL) {
 		/* Inflated input is fast only in order, so the turn to plan is kept until the chunk
-		 * was read: no other thread reads a later chunk at the same time. */
+		 * has been read: no other thread reads a later chunk at the same time. */
 		const bool in_order = pass->edges->indices.streamed;
 		int rc = plan_chunk(pass, slot);
 
@@ -449,7 +450,8 @@ int rung__edges_pass(struct rung_edges *edges,
 		started += err == 0;
 	}
 	if (started == 0)
-		rc = rung__fail_errno(err, "%s: starting a thread to read it", edges->indices.name);
+		rc = rung__fail_errno(err, "%s: cannot start a thread to read it",
+		                      edges->indices.name);
 	else
 		rc = work_in_order(&pass, work,
 		                   ctx); /* with fewer threads the pass is only slower */

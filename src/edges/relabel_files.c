@@ -51,9 +51,8 @@ static int prepare(struct output *out, enum rung_dtype dtype, uint64_t count)
 
 	if (!rung__array_measure(&array, &out->bytes) ||
 	    !rung__add(out->bytes, RUNG__NPY_DATA_OFFSET, &out->bytes))
-		return rung__fail(RUNG_E_INVAL,
-		                  "%s: %" PRIu64 " entries are more than a file holds", out->name,
-		                  count);
+		return rung__fail(RUNG_E_INVAL, "%s: %" PRIu64 " entries do not fit in a file",
+		                  out->name, count);
 	out->head = rung__malloc(RUNG__NPY_DATA_OFFSET);
 	if (!out->head)
 		return rung__fail(RUNG_E_NOMEM, "%s", out->name);
@@ -74,7 +73,8 @@ static int publish(const struct output *out)
 {
 	return link(out->partial, out->path) == 0
 	               ? 0
-	               : rung__fail_errno(errno, "%s: cannot be given its name", out->path);
+	               : rung__fail_errno(errno, "%s: cannot be linked to its final name",
+	                                  out->path);
 }
 
 /* Close an output, and remove its temporary name, also after a failure. */
@@ -210,7 +210,7 @@ int rung__edges_relabel_temp(struct rung_edges *edges, const void *vertex_of_ran
 	for (int i = 0; i < 2 && rc == 0; i++) {
 		fds_out[i] = rung__reopen(outputs[i].fd, 0);
 		if (fds_out[i] < 0)
-			rc = rung__fail_errno(errno, "%s: cannot be opened again", names[i]);
+			rc = rung__fail_errno(errno, "%s: cannot be reopened", names[i]);
 		if (rc < 0 && i == 1)
 			close(fds_out[0]);
 	}

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads and writes past the page cache. A file system may refuse O_DIRECT when the file is opened,
- * or accept it and refuse a read or write, or do only a part of one. In each case the page cache is
- * used from there on.
+ * or accept it and refuse a read or write, or complete only a part of one. In each case the page
+ * cache is used from there on.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,8 @@ int rung__direct_open(struct rung__direct *file, int fd, const char *name)
 	if (file->fd < 0) /* O_DIRECT was refused */
 		file->fd = rung__reopen(fd, 0);
 	if (file->fd < 0)
-		return rung__fail_errno(errno, "%s: opening it again through /proc/self/fd", name);
+		return rung__fail_errno(errno, "%s: cannot be reopened through /proc/self/fd",
+		                        name);
 	return 0;
 }
 
@@ -31,8 +32,8 @@ void rung__direct_close(struct rung__direct *file)
 	file->fd = -1;
 }
 
-/* Use the page cache from here on. The flag belongs to the open file, so other threads change with
- * this one. @return false: it was not set, so it does not explain EINVAL */
+/* Use the page cache from here on. The flag belongs to the open file, so other threads also use the
+ * page cache then. @return false: the flag was not set, so it does not explain EINVAL */
 static bool drop_direct(int fd)
 {
 	const int flags = fcntl(fd, F_GETFL);
@@ -61,7 +62,7 @@ int rung__direct_read(const struct rung__direct *file, void *to, uint64_t bytes,
 			                  "%s: ends at offset %" PRIu64 ", %" PRIu64
 			                  " bytes short: the file was truncated",
 			                  file->name, offset + done, bytes - done);
-		/* continue a short read at a page, reading part of one again */
+		/* continue a short read at a page boundary, which reads part of a page again */
 		if ((uint64_t)got < bytes - done)
 			got = (ssize_t)rung__align_down((uint64_t)got, RUNG__PAGE_BYTES);
 		/* less than a page: a slow file system, or the end of the file. Only a read at an
@@ -120,7 +121,7 @@ int rung__direct_temp(struct rung__direct *file, const char *dir, const char *na
 			return rung__fail(RUNG_E_NOMEM, "%s", name);
 		file->fd = mkostemp(path, O_CLOEXEC);
 		if (file->fd >= 0)
-			unlink(path); /* errno of mkostemp() is reported below otherwise */
+			unlink(path); /* otherwise the failure below reports errno of mkostemp() */
 		rung__free(path);
 	}
 	if (file->fd < 0)
@@ -143,7 +144,7 @@ int rung__direct_write(const struct rung__direct *file, const void *from, uint64
 		if (put <= 0)
 			return rung__fail_errno(put < 0 ? errno : EIO,
 			                        "%s: writing %" PRIu64 " bytes at offset %" PRIu64
-			                        " (%" PRIu64 " bytes are needed there in all)",
+			                        " (%" PRIu64 " bytes are needed in total)",
 			                        file->name, bytes - done, offset + done,
 			                        file->bytes_needed);
 		done += (uint64_t)put;

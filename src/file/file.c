@@ -10,7 +10,7 @@
 #include "base/base.h"
 
 #define CALL_BYTES_MAX (1u << 30) /* Linux transfers at most 2 GiB - 4 KiB per call */
-#define RESERVE_TRIES  64         /* a periodic timer may interrupt every one of them */
+#define RESERVE_TRIES  64         /* a periodic timer could interrupt every attempt */
 
 int rung__pread_all(int fd, const char *path, void *buf, uint64_t bytes, uint64_t offset)
 {
@@ -63,21 +63,21 @@ int rung__reserve(int fd, const char *path, uint64_t bytes)
 {
 	int tries = 0, err;
 
-	/* at any signal, even with SA_RESTART, tmpfs frees the allocation and returns EINTR */
+	/* on any signal, even with SA_RESTART, tmpfs frees the allocation and returns EINTR */
 	do
 		err = fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : errno;
 	while (err == EINTR && ++tries < RESERVE_TRIES);
-	/* these mean that the file system cannot reserve, or not now: writes then allocate */
+	/* with these the file system cannot reserve space, or not now: writes then allocate it */
 	if (err == 0 || err == EINTR || err == EOPNOTSUPP || err == ENOSYS || err == EINVAL)
 		return 0;
 	return rung__fail_errno(
-		err, "%s: reserving %" PRIu64 " bytes; make room, or choose another folder", path,
-		bytes);
+		err, "%s: cannot reserve %" PRIu64 " bytes; make room, or choose another folder",
+		path, bytes);
 }
 
 int rung__sync_folder(int fd, const char *path)
 {
-	/* EINVAL: a file system without fsync(), whose renames cannot be made more durable */
+	/* EINVAL: a file system without fsync(); nothing more can be done for its renames */
 	if (fsync(fd) < 0 && errno != EINVAL)
 		return rung__fail_errno(errno, "%s: cannot be synced to the device", path);
 	return 0;
@@ -115,8 +115,8 @@ int rung__open_regular(int dir_fd, const char *name, const char *path, int flags
 		return rung__fail_errno(err, "%s: cannot be opened", path);
 	if (fd >= 0)
 		close(fd);
-	return rung__fail(RUNG_E_FORMAT, "%s: is not a regular file; put the file itself there",
-	                  path);
+	return rung__fail(RUNG_E_FORMAT,
+	                  "%s: is not a regular file; replace it with the file itself", path);
 }
 
 int rung__reopen(int fd, int flags)
@@ -129,7 +129,7 @@ int rung__reopen(int fd, int flags)
 		errno = EINVAL;
 		return -1;
 	}
-	/* dup() would share the flags, and the path may name another file by now */
+	/* dup() would share the flags, and the path could name another file by now */
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
 	return open(name, O_RDONLY | O_CLOEXEC | flags);
 }

@@ -21,8 +21,9 @@ struct job {
 
 struct rung__writer {
 	pthread_t thread;
-	pthread_mutex_t lock;   /* for all fields below, except the two sizes */
-	pthread_cond_t changed; /* a job was put or is done, a buffer is free, or it ends */
+	pthread_mutex_t lock; /* for all fields below, except the two sizes */
+	/* a job was put or is done, a buffer is free, or the thread must end */
+	pthread_cond_t changed;
 	uint64_t buffer_bytes;
 	uint32_t buffer_count;
 	unsigned char **free; /* [free_count] a stack; has room for buffer_count */
@@ -83,7 +84,7 @@ int rung__writer_open(unsigned char *pool, uint64_t buffer_bytes, uint32_t buffe
 	int err;
 
 	if (!writer)
-		return rung__fail(RUNG_E_NOMEM, "writing through %" PRIu32 " buffers: no memory",
+		return rung__fail(RUNG_E_NOMEM, "no memory for a writer with %" PRIu32 " buffers",
 		                  buffer_count);
 	writer->buffer_bytes = buffer_bytes;
 	writer->buffer_count = buffer_count;
@@ -104,7 +105,8 @@ int rung__writer_open(unsigned char *pool, uint64_t buffer_bytes, uint32_t buffe
 	rung__free(writer->free);
 	rung__free(writer->jobs);
 	rung__free(writer);
-	return rung__fail_errno(err, "writing through %" PRIu32 " buffers", buffer_count);
+	return rung__fail_errno(err, "cannot start a writer with %" PRIu32 " buffers",
+	                        buffer_count);
 }
 
 unsigned char *rung__writer_reserve(struct rung__writer *writer)

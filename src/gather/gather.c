@@ -101,7 +101,7 @@ int rung__gather_outside(enum rung_dtype dtype, uint64_t id, uint64_t index, uin
  * streaming stores. */
 enum way { PLAIN, BLOCKS, STREAMED };
 
-/* later: the row to prefetch while this one is copied. */
+/* Copy a row. later: the row to prefetch while this one is copied. */
 __attribute__((always_inline)) static inline void copy_row(enum way way, unsigned char *to,
                                                            const unsigned char *from, size_t bytes,
                                                            const unsigned char *later)
@@ -136,7 +136,7 @@ __attribute__((always_inline)) static inline int gather_loop(
 		const unsigned char *later = row_at(&g, &view, &ids, i + ahead, dtype, map);
 		uint64_t rank, slot;
 
-		/* two distances: the map's entry must be there when its row is prefetched */
+		/* two distances: the map's entry must be cached when its row is prefetched */
 		prefetch_rank(&g, &ids, i + ahead + AHEAD, dtype, map);
 		if (way == PLAIN)
 			prefetch_row(&g, later);
@@ -145,7 +145,7 @@ __attribute__((always_inline)) static inline int gather_loop(
 			                            g.vertex_count);
 		rank = rank_at(&g, map, id);
 		slot = rank -
-		       view.rank_first; /* wraps for hotter ranks: one comparison is enough */
+		       view.rank_first; /* wraps for hotter ranks, so one comparison is enough */
 		if (slot < view.row_count) {
 			const unsigned char *row = view.base + slot * view.stride;
 
@@ -181,7 +181,7 @@ __attribute__((always_inline)) static inline int gather_ids(const struct rung__g
 		return LOOPS(g, ids, way, misses, RUNG_U64);
 	default:
 		return rung__fail(RUNG_E_INVAL,
-		                  "gather: ids of dtype %s; give i32, u32, i64 or u64",
+		                  "gather: ids have dtype %s; use i32, u32, i64 or u64",
 		                  rung_dtype_name(ids->dtype));
 	}
 }
@@ -200,7 +200,7 @@ __attribute__((target("avx"))) static int gather_streamed(const struct rung__gat
 {
 	int rc = gather_ids(g, ids, STREAMED, misses);
 
-	/* before the caller, or another thread that it wakes, reads the rows */
+	/* must come before the caller, or a thread that it wakes, reads the rows */
 	rung__copy_fence();
 	return rc;
 }

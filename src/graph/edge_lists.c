@@ -50,7 +50,7 @@ static int open_source(const char *spec, int *transposed_out, struct rung__edge_
 	return rc;
 }
 
-/* Open a list and find out which of the two shapes it has. [2,2] is read as [2,E]. */
+/* Open a list and determine which of the two shapes it has. [2,2] is read as [2,E]. */
 static int open_list(const char *spec, struct rung__edge_list *list)
 {
 	const struct rung_array_info *info;
@@ -65,7 +65,7 @@ static int open_list(const char *spec, struct rung__edge_list *list)
 	second = info->dims[transposed ? 0 : 1];
 	if (first != 2 && second != 2)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: an edge index of shape [%" PRIu64 ",%" PRIu64
+		                  "%s: the edge index has shape [%" PRIu64 ",%" PRIu64
 		                  "]; it must be [2,E] or [E,2]: reshape it",
 		                  spec, first, second);
 	list->dtype = info->dtype;
@@ -89,14 +89,14 @@ static int open_lists(struct rung__edge_lists *lists)
 		if (!rung__add(lists->edge_count, lists->lists[i].edge_count, &lists->edge_count))
 			return rung__fail(
 				RUNG_E_FORMAT,
-				"%s: together with the previous lists more than 2^64 edges",
+				"%s: this and the previous lists have more than 2^64 edges",
 				opts->specs[i]);
 	}
 	return 0;
 }
 
-/* Read a chunk. Pairs are one read; of [2,E] sources and destinations are two, stored one after the
- * other. */
+/* Read a chunk. [E,2] needs one read. [2,E] needs two, for sources and destinations, stored one
+ * after the other. */
 static int read_chunk(struct rung__edge_lists *lists, struct chunk *chunk)
 {
 	const struct rung__edge_list *list = chunk->list;

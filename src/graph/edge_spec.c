@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Specs of edge lists between parts of the vertices: "SRC+FIRST[:COUNT],FIRST[:COUNT]".
+ * Specs of edge lists that connect parts of the vertices: "SRC+FIRST[:COUNT],FIRST[:COUNT]".
  *
  * Ids begin at 0 in each part; the numbers are the first vertex of a part and the number of its
  * ids. SRC may contain any character, also '+' and ',', so the spec is parsed from its end.
@@ -10,8 +10,8 @@
 
 #include "graph/edge_lists.h"
 
-/* Parse the digits that end at *at, and move *at to the first of them. @return false if no digit is
- * there, or the number needs more than 64 bits */
+/* Parse the digits that end at *at, and move *at to the first of them. @return false if the text
+ * before *at does not end in a digit, or the number needs more than 64 bits */
 static bool number_before(const char *spec, const char **at, uint64_t *value_out)
 {
 	const char *begin = *at;
@@ -81,10 +81,11 @@ int rung__edge_spec_parse(const char *spec, struct rung__edge_spec *parts_out)
 		return 0;
 	}
 	if (!range_ok(&parts.source) || !range_ok(&parts.destination))
-		return rung__fail(RUNG_E_INVAL,
-		                  "%s: ids of more than 63 bits; use SRC+FIRST:COUNT,FIRST:COUNT "
-		                  "with first vertex and number of sources, then of destinations",
-		                  spec);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"%s: its ids need more than 63 bits; use SRC+FIRST:COUNT,FIRST:COUNT "
+			"with first vertex and number of sources, then of destinations",
+			spec);
 	parts.src_length = (size_t)(at - spec);
 	*parts_out = parts;
 	return 0;

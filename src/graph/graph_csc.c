@@ -113,7 +113,7 @@ int rung__columns_count(const struct rung_source *indptr_src, uint64_t wanted,
 }
 
 /* Widen one chunk of indptr and refuse negative values. The order is checked by check_offsets(),
- * when all chunks were read. */
+ * when all chunks have been read. */
 static int adopt_offsets(struct columns *columns, uint64_t first, uint64_t count)
 {
 	const enum rung_dtype dtype = rung_source_info(columns->indptr_src)->dtype;
@@ -127,7 +127,7 @@ static int adopt_offsets(struct columns *columns, uint64_t first, uint64_t count
 			return rung__fail(
 				RUNG_E_FORMAT,
 				"%s: indptr[%" PRIu64
-				"] is %s, but offsets are not negative; create the file again",
+				"] is %s, but offsets must not be negative; create the file again",
 				rung__source_spec(columns->indptr_src), first + i,
 				rung__ids_text(text, dtype, value));
 		columns->indptr[first + i] = value;

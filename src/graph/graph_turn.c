@@ -64,7 +64,8 @@ static int place_edges(const struct rung_csc *csc, int threads, const uint64_t *
 		return rc;
 	columns = rung__malloc_array(RUNG__CHUNK_PAIRS, csc->index_bytes);
 	if (!columns) {
-		rc = rung__fail(RUNG_E_NOMEM, "turning edges: no memory for %" PRIu64 " columns",
+		rc = rung__fail(RUNG_E_NOMEM,
+		                "transposing edges: no memory for %" PRIu64 " columns",
 		                RUNG__CHUNK_PAIRS);
 		goto fini_buckets;
 	}
@@ -91,7 +92,7 @@ int rung__csc_turn(const struct rung_csc *csc, int threads, uint64_t **indptr_ou
 
 	if (!indptr || !next || !indices) {
 		rc = rung__fail(RUNG_E_NOMEM,
-		                "turning a graph of %" PRIu64 " vertices and %" PRIu64
+		                "transposing a graph of %" PRIu64 " vertices and %" PRIu64
 		                " edges: no memory",
 		                csc->vertex_count, csc->edge_count);
 		goto out;
@@ -163,7 +164,7 @@ int rung__graph_dedup(struct rung_graph *graph)
 		goto out;
 	drop_repeats(graph);
 	smaller = rung__realloc_array(graph->indices, graph->csc.edge_count, turned.index_bytes);
-	if (smaller) { /* otherwise the longer array stays */
+	if (smaller) { /* after a failure the longer array stays */
 		graph->indices = smaller;
 		graph->csc.indices = smaller;
 	}

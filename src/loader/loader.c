@@ -15,7 +15,8 @@
 #define GATHERS_DEFAULT     2u /* batches: one complete, one in flight */
 #define THREADS_DEFAULT_MAX 8u
 /* With a GPU sampler each batch has memory for the largest possible one, so few are kept. Two
- * threads are enough: the GPU samples one batch while the host launches the other. */
+ * threads are enough: the GPU samples one batch while the host launches the kernels of the
+ * other. */
 #define AHEAD_DEFAULT_GPU   2u
 #define THREADS_DEFAULT_GPU 2u
 
@@ -58,16 +59,16 @@ static int copy_opts(const struct rung_store *store, const struct rung_loader_op
 		                  "with the struct's initialiser",
 		                  opts->sampler.size, sizeof(opts->sampler));
 	if (opts->threads > RUNG_LOADER_THREADS_MAX)
-		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " threads: at most %d",
+		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " threads; use at most %d",
 		                  opts->threads, RUNG_LOADER_THREADS_MAX);
 	if (opts->look_ahead > RUNG_LOADER_LOOK_AHEAD_MAX)
-		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " batches ahead: at most %d",
+		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " batches ahead; use at most %d",
 		                  opts->look_ahead, RUNG_LOADER_LOOK_AHEAD_MAX);
 	if (opts->gathers > gathers_max)
 		return rung__fail(RUNG_E_INVAL,
 		                  "loader: %" PRIu32 " gathers: the store has %" PRIu32
-		                  " requests, one for the caller; use at most %" PRIu32
-		                  " or raise requests_max",
+		                  " requests, one of them reserved for the caller; "
+		                  "use at most %" PRIu32 " or raise requests_max",
 		                  opts->gathers, store->opts.requests_max, gathers_max);
 	opts->batch_size = opts->batch_size ? opts->batch_size : BATCH_SIZE_DEFAULT;
 	if (opts->look_ahead == 0)
@@ -97,7 +98,7 @@ static int check_graph(const struct rung_store *store, const struct rung_csc *cs
 	if (csc->vertex_count != store->shape.vertex_count)
 		return rung__fail(RUNG_E_INVAL,
 		                  "loader: the graph has %" PRIu64 " vertices, the store %" PRIu64
-		                  "; pass the relabelled graph of the store's data set",
+		                  "; pass the relabelled graph of the store's dataset",
 		                  csc->vertex_count, store->shape.vertex_count);
 	return 0;
 }
@@ -128,12 +129,12 @@ static int make_workers(struct rung_loader *loader, const struct rung_csc *csc)
 		if (rc < 0)
 			return rc;
 	}
-	loader->opts.sampler.fanouts = NULL; /* the caller's: each sampler has its own */
+	loader->opts.sampler.fanouts = NULL; /* the caller's; each worker's sampler has its own */
 	return 0;
 }
 
-/* Allocate all batches that are in use when the caller holds two, so that a pass allocates no GPU
- * memory for sampling: the device may wait for all its work when it allocates. */
+/* Allocate as many batches as are in use when the caller holds two. A pass then allocates no GPU
+ * memory for sampling, for which the device may have to wait for all its work. */
 static int make_gpu_batches(struct rung_loader *loader)
 {
 	const uint64_t count = loader->slot_count + RUNG__FEED_HELD;
@@ -185,7 +186,7 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc,
 	if (rc == 0) /* last: from here on the threads use the loader */
 		rc = rung__feed_start(loader);
 	if (rc < 0) {
-		/* all memory was zeroed, so each part that was not created yet is skipped */
+		/* all memory was zeroed, so each part that has not been created is skipped */
 		rung_loader_destroy(loader);
 		return rc;
 	}
@@ -193,7 +194,7 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc,
 	return 0;
 }
 
-/* Free the samplers and streams of all workers that make_workers() got to; threads are joined. */
+/* Free the samplers and streams that make_workers() has created. The threads have been joined. */
 static void close_workers(struct rung_loader *loader)
 {
 	for (uint32_t i = 0; loader->workers && i < loader->opts.threads; i++) {
@@ -211,9 +212,9 @@ void rung_loader_destroy(struct rung_loader *loader)
 
 	if (!loader)
 		return;
-	rung_loader_end(loader); /* empties the slots */
+	rung_loader_end(loader); /* this empties the slots */
 	rung__feed_stop(loader);
-	/* batches that the caller did not put; reads in flight may still write to their rows */
+	/* batches that the caller has not put; reads in flight may still write to their rows */
 	while ((batch = RUNG__ENTRY(rung__queue_pop(&loader->held), struct rung__feed_batch,
 	                            held_link)) != NULL) {
 		rung__feed_drain(batch);

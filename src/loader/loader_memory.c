@@ -22,7 +22,7 @@ static const struct rung__device_ops *ops_of(const struct rung_loader *loader)
 
 /* ---- lists ---- */
 
-/* With the lock held. `last`: at the end of the list, to be reused last. */
+/* With the lock held. `last`: append to the end of the list, to be reused last. */
 static void push(struct rung__feed_list *list, struct rung__feed_item *item, bool last)
 {
 	if (last)
@@ -53,7 +53,7 @@ static struct rung__feed_item *pop_first(struct rung_loader *loader, struct rung
 }
 
 /* Whether the caller's work on an item has run; polls once. Also true after a failure of the
- * device: do not wait then, the next call reports it. */
+ * device: the caller must not wait then, and the next call reports the failure. */
 static bool is_through(const struct rung_loader *loader, struct rung__feed_item *item)
 {
 	if (item->pending)
@@ -98,7 +98,7 @@ int rung__feed_order(const struct rung_loader *loader, struct rung__feed_item *i
 }
 
 /* Record the work on `stream` as the work that the next user of an item waits for. @return false if
- * the device cannot: it is unknown when the item can be reused. */
+ * the device cannot: then it is unknown when the item can be reused. */
 static bool lend_until(struct rung_loader *loader, struct rung__feed_item *item,
                        struct CUstream_st *stream)
 {
@@ -182,7 +182,7 @@ static int make_rows(struct rung_loader *loader, uint64_t row_count,
 	if (!rung__mul(row_count, loader->row_bytes, &bytes))
 		rc = rung__fail(RUNG_E_NOMEM,
 		                "loader: %" PRIu64 " rows of %" PRIu64
-		                " bytes are more than any memory",
+		                " bytes do not fit in any memory",
 		                row_count, loader->row_bytes);
 	else
 		rc = rung_store_alloc(loader->store, bytes, &rows->memory);
@@ -285,7 +285,7 @@ static int open_gpu_sample(struct rung_loader *loader, struct rung__feed_batch *
 	if (!rung__add(seeds, ranks, &count) ||
 	    !rung__mul(count, sizeof(*batch->pinned_seeds), &bytes))
 		return rung__fail(RUNG_E_NOMEM,
-		                  "loader: %" PRIu64 " ranks are more than any memory", ranks);
+		                  "loader: %" PRIu64 " ranks do not fit in any memory", ranks);
 	rc = rung__gpu_batch_create(loader->opts.gpu_sampler, &batch->gpu_sample);
 	if (rc < 0) {
 		batch->gpu_sample = NULL;
@@ -322,7 +322,7 @@ int rung__feed_acquire_batch(struct rung_loader *loader, struct rung__feed_batch
 
 	if (!item)
 		return rung__feed_make_batch(loader, batch_out);
-	*batch_out = (struct rung__feed_batch *)item; /* its first field */
+	*batch_out = (struct rung__feed_batch *)item; /* the first field of the struct */
 	return 0;
 }
 
@@ -355,7 +355,7 @@ static bool keep_batch(struct rung_loader *loader, struct rung__feed_batch *batc
 	return kept;
 }
 
-/* With the lock held. Rows are kept as long as not more are free than a caller of two batches
+/* With the lock held. Rows are kept until as many are free as a caller that holds two batches
  * needs. @return whether they are in a list now; otherwise the caller frees them without the
  * lock */
 static bool keep_rows(struct rung_loader *loader, struct rung__feed_rows *rows)

@@ -33,8 +33,8 @@ static int reserve(uint64_t **items, uint64_t *capacity, uint64_t count)
 	return 0;
 }
 
-/* A batch without edges is its seeds. Here they are checked, which the sampler does otherwise. The
- * copy belongs to the batch, because the pass may end while the caller holds the batch. */
+/* A batch without edges consists of its seeds. They are checked here, because no sampler does it.
+ * The copy belongs to the batch, because the pass may end while the caller holds the batch. */
 static int read_seeds(struct rung_loader *loader, struct rung__feed_batch *batch,
                       const uint64_t *seeds, uint64_t count)
 {
@@ -179,12 +179,13 @@ static void sample_next(struct rung__feed_worker *worker)
 	rung__failure_keep(&slot->failure, rc);
 	loader->sampling--;
 	pthread_cond_signal(&loader->work);
-	/* for await_slot(), which counts from here on as waiting for rows, and rung_loader_end() */
+	/* for await_slot(), which from here on counts its time as waiting for rows, and for
+	 * rung_loader_end() */
 	pthread_cond_broadcast(&loader->moved);
 }
 
-/* Make the store's GPU current in this thread, before its first call of the device. A failure is
- * ignored: the next calls fail as well, and report it. */
+/* Make the store's GPU current in this thread, before the thread's first call of the device. A
+ * failure is ignored, because the next calls fail as well and report it. */
 static void adopt(const struct rung_loader *loader)
 {
 	if (loader->store->device)
@@ -273,7 +274,7 @@ static void submit_next(struct rung_loader *loader)
 	slot->state = RUNG__FEED_READY;
 	loader->submitted++;
 	assert(loader->submitted <= loader->claimed);
-	/* a batch whose announcement was refused is past it now */
+	/* a batch whose announcement was refused needs none any more */
 	loader->announced = RUNG__MAX(loader->announced, loader->submitted);
 	loader->refused = false; /* the gather has made room in the store's window */
 	pthread_cond_signal(&loader->room);
@@ -294,8 +295,8 @@ static int announce(struct rung_loader *loader, struct rung__feed_batch *batch)
 	return rc < 0 ? rc : rung__prefetch(loader->store, &ids, batch->names, &batch->name_count);
 }
 
-/* Announce batch `announced`. With the lock held; it is released while announcing: only the feeder
- * changes a SAMPLED slot. */
+/* Announce the batch with the number `announced`. With the lock held; it is released while
+ * announcing: only the feeder changes a SAMPLED slot. */
 static void announce_next(struct rung_loader *loader)
 {
 	struct rung__feed_batch *batch = rung__feed_slot(loader, loader->announced)->batch;
@@ -311,7 +312,8 @@ static void announce_next(struct rung_loader *loader)
 	loader->refused = rc == RUNG_E_AGAIN;
 	loader->counters.announce_refused += loader->refused;
 	loader->counters.announced += rc == 0;
-	loader->announced += !loader->refused; /* other failures are reported by its gather */
+	/* other failures are reported by the batch's gather */
+	loader->announced += !loader->refused;
 }
 
 static bool is_sampled(const struct rung_loader *loader, uint64_t idx)
@@ -351,7 +353,7 @@ static void *run_feeder(void *ctx)
 	adopt(loader);
 	pthread_mutex_lock(&loader->lock);
 	while (!loader->stop) {
-		loader->feeding = true; /* rung_loader_end() waits until it is false */
+		loader->feeding = true; /* rung_loader_end() waits until this is false */
 		if (feed(loader)) {
 			pthread_cond_broadcast(&loader->moved);
 			continue;
@@ -378,7 +380,7 @@ int rung__feed_start(struct rung_loader *loader)
 		err = rung__thread_start(&worker->thread, run_worker, worker);
 		loader->worker_count += err == 0;
 	}
-	return err ? rung__fail_errno(err, "loader: starting a thread") : 0;
+	return err ? rung__fail_errno(err, "loader: cannot start a thread") : 0;
 }
 
 void rung__feed_stop(struct rung_loader *loader)

@@ -16,7 +16,7 @@
 #endif
 
 #define POLICY_MODES     0xfff /* flags have higher bits */
-#define VOLUME_DEPTH_MAX 4u    /* volumes of volumes of partitions of drives */
+#define VOLUME_DEPTH_MAX 4u    /* such as volumes of volumes of partitions of drives */
 
 const char *rung__machine_root = "";
 
@@ -86,7 +86,7 @@ static bool any_name(const char *name)
 static int find_device(struct rung__sys *sys, const struct rung_topology *topology,
                        const char *placement, unsigned depth, int32_t *node_out);
 
-/* The node of a volume over several devices, if all of them have the same node. */
+/* The node of a volume that spans several devices, if all of them have the same node. */
 static int find_volume(struct rung__sys *sys, const struct rung_topology *topology,
                        const char *const *names, size_t count, unsigned depth, int32_t *node_out)
 {
@@ -159,7 +159,7 @@ int rung__placement_drive(const struct rung_topology *topology, int fd, int32_t 
 
 	*node_out = -1;
 	if (!sys)
-		return rung__fail(RUNG_E_NOMEM, "node of a drive: out of memory");
+		return rung__fail(RUNG_E_NOMEM, "no memory to find the NUMA node of a drive");
 	rc = rung__sys_begin(sys, rung__machine_root, &arena);
 	if (rc == 0 && fstat(fd, &st) == 0)
 		rc = rung__sys_location(sys, &placement, "sys/dev/block/%u:%u", major(st.st_dev),
@@ -178,8 +178,8 @@ static void set_why(struct rung__placement_set *placements, const char *why)
 	snprintf(placements->why, sizeof(placements->why), "%s", why);
 }
 
-/* Whether memory can be placed. A process that may use only one of several nodes is bound to it as
- * well, so that the check reports memory that does not fit. */
+/* Whether memory can be placed. That includes a process that may use only one of several nodes: its
+ * memory is bound to it, so that the check reports memory that does not fit. */
 static bool has_nodes(const struct rung_topology *topology, const struct rung__nodes *only)
 {
 	const struct rung_topology_node *node;

@@ -31,8 +31,8 @@ static void list_slots(const struct rung__placement_set *placements,
 	}
 }
 
-/* First row that begins at or after an offset: a row across a border belongs to the part in which
- * it begins. */
+/* First row that begins at or after an offset: a row that crosses a border belongs to the part in
+ * which it begins. */
 static uint64_t first_row(const struct rung__placement_sizes *sizes, uint64_t at)
 {
 	return RUNG__MIN((at + sizes->row_stride - 1) / sizes->row_stride, sizes->row_count);
@@ -80,7 +80,7 @@ int rung__placement_set_list(const struct rung__placement_set *placements,
 	size_t count = 0;
 
 	if (!list)
-		return rung__fail(RUNG_E_NOMEM, "placements: out of memory");
+		return rung__fail(RUNG_E_NOMEM, "no memory for a list of placements");
 	if (sizes->row_count > 0)
 		count += list_parts("host", &placements->host, sizes, host_bytes, true, list);
 	list_slots(placements, sizes, list + count);
@@ -233,7 +233,7 @@ int rung__mapped_query(const char *smaps_path, struct rung__mapped *list, size_t
 
 /* ---- calls that the process may use ---- */
 
-/* Try both calls on one page, and write the reason if the kernel refuses one. */
+/* Try mbind() and move_pages() on one page, and write the reason if the kernel refuses one. */
 static void try_page(unsigned char *page, uint32_t node, struct rung_numa_policy *policy)
 {
 	int err = rung__placement_prefer(page, RUNG__PAGE_BYTES, node);
@@ -255,7 +255,7 @@ static void try_page(unsigned char *page, uint32_t node, struct rung_numa_policy
 	}
 }
 
-/* A refusal (seccomp) is not visible in any file, so both calls are tried. */
+/* No file shows whether seccomp refuses the calls, so both are tried. */
 int rung_numa_probe_policy(uint32_t node, struct rung_numa_policy *policy_out)
 {
 	struct rung_numa_policy policy = { .size = sizeof(policy) };

@@ -9,7 +9,7 @@
  * remaining frames the hottest ranks after those of the host tier, from their first read on. Rows
  * that share a read are found by the store's own rule. The time of a read of b bytes is
  * interpolated between measured sizes of its drive, at the depth that the slots allow. The cost of
- * a row in memory depends on its node (plan_interleave.c).
+ * a row in memory depends on the node of that memory (plan_interleave.c).
  *
  * A GPU that gathers reads its own memory, that of other GPUs and, over its link, host memory in
  * one kernel at the same time: the longest of the three sums counts. Cold rows, from slots and
@@ -25,25 +25,26 @@
 
 /* work of a gather thread for a row that is not in memory: look up, sort, hand over */
 #define MISS_NS 60.0
-#define ID_NS   4.0 /* and for any row, in addition to copying it */
+#define ID_NS   4.0 /* work for every row, in addition to copying it */
 
 struct forecast {
 	struct rung_plan *plan;
 	struct rung_forecast_opts opts;
 	struct rung__read_rule rule; /* which rows share a read, as in the store */
 	uint64_t frames, cold_first; /* of the cache; first rank of the NVMe tier */
-	unsigned char *seen;         /* [frames] for ranks from cold_first on: was read before */
-	uint64_t rows_max;           /* of the largest batch so far: size of the lists */
+	unsigned char *seen;         /* [frames] from rank cold_first on: whether it was read */
+	uint64_t rows_max;           /* rows of the largest batch so far: size of the lists */
 	/* [rows_max] cold: the cold ranks of a batch, ascending, each once; tmp: scratch of the
 	 * sort, then the positions of the rows to be read */
 	uint64_t *cold, *tmp;
 	uint64_t *before; /* [before_count] ranks of the previous batch */
 	uint64_t before_count;
-	/* placements of rows in host memory that are compared; only the first without a choice */
+	/* placements of rows in host memory that are compared; without a choice only the first is
+	 * used */
 	struct rung__interleave interleavings[2];
 	uint32_t interleaving_count;
-	/* all gather threads, work other than copying; with a GPU, the thread that handles cold
-	 * rows */
+	/* work other than copying, of all gather threads or, with a GPU, of the thread that handles
+	 * cold rows */
 	double cpu_ns;
 	double gpu_ns, peer_ns, link_ns;                  /* per row, on a GPU */
 	struct rung__drive_reads drives[RUNG__FILES_MAX]; /* by file */
@@ -78,14 +79,14 @@ const char *rung_assumed_name(enum rung_assumed assumed)
 
 /* ---- a batch ---- */
 
-/* Offset of a row as if all rows were in one file: only distances and alignment count. */
+/* Offset of a row as if all rows were in one file: only distances and alignment matter. */
 static uint64_t offset_of(const struct forecast *f, uint64_t rank)
 {
 	return f->plan->data_offset + rank * f->plan->row_stride;
 }
 
-/* Add a read of the bytes [begin, end), whose first row is `rank`, to the time of the file's
- * drive. */
+/* Add the time of a read to that of the file's drive. The read has the bytes [begin, end), and its
+ * first row is `rank`. */
 static void add_read(struct forecast *f, uint64_t rank, uint64_t begin, uint64_t end)
 {
 	const struct rung_plan *plan = f->plan;
@@ -98,8 +99,8 @@ static void add_read(struct forecast *f, uint64_t rank, uint64_t begin, uint64_t
 	f->nvme_ns[file] += rung__read_ns(&f->drives[file], f->out->queue_depth, bytes);
 }
 
-/* Add the reads of the positions in tmp, which are ascending. Blocks of several files are so large
- * that neighbours in one block are as near as in a single file. */
+/* Add the reads of the positions in tmp, which are ascending. With several files, blocks are so
+ * large that neighbours in a block are as near as in a single file. */
 static void add_reads(struct forecast *f, uint64_t count)
 {
 	uint64_t first, begin, end;
@@ -189,7 +190,7 @@ static void add_hit(struct forecast *f, uint64_t rank)
 		f->interleavings[s].hits[rung__placement_at(&f->interleavings[s].placement, at)]++;
 }
 
-/* Whether an interleaved row is in the memory of the gathering GPU itself, which may be listed
+/* Whether an interleaved row is in the memory of the gathering GPU itself. That GPU may be listed
  * several times. */
 static bool is_own(const struct rung_plan *plan, uint64_t rank)
 {
@@ -228,8 +229,8 @@ static int add_batch(struct forecast *f, const uint64_t *ranks, uint64_t count)
 	for (uint64_t i = 0; i < count; i++) {
 		if (ranks[i] >= f->plan->vertex_count)
 			return rung__fail(RUNG_E_INVAL,
-			                  "forecast: rank %" PRIu64 ", there are %" PRIu64
-			                  " vertices",
+			                  "forecast: rank %" PRIu64
+			                  " is out of range; there are %" PRIu64 " vertices",
 			                  ranks[i], f->plan->vertex_count);
 		if (ranks[i] >= f->cold_first)
 			f->cold[cold++] = ranks[i];
@@ -330,11 +331,12 @@ static int prepare(struct forecast *f)
 
 	if (plan->tiers[RUNG__TIER_NVME].row_count > 0 && f->opts.profile->reads_count == 0)
 		return rung__fail(RUNG_E_INVAL,
-		                  "forecast: the plan has rows in files, and the profile has no "
-		                  "reads; measure the drive of the files (rung numa --dir)");
+		                  "forecast: the plan has rows in files, but the profile has no "
+		                  "read rates; measure the drive of the files (rung numa --dir)");
 	f->seen = rung__zalloc_array(plan->cache.row_count, 1);
 	if (!f->seen)
-		return rung__fail(RUNG_E_NOMEM, "forecast: a cache of %" PRIu64 " rows",
+		return rung__fail(RUNG_E_NOMEM,
+		                  "forecast: no memory for a cache of %" PRIu64 " rows",
 		                  plan->cache.row_count);
 	f->cold_first = plan->tiers[RUNG__TIER_NVME].rank_first;
 	f->frames = plan->cache.row_count;
@@ -360,7 +362,8 @@ static int reserve(struct forecast *f, uint64_t rows)
 		uint64_t *larger = rung__realloc_array(*lists[i], rows, sizeof(*larger));
 
 		if (!larger)
-			return rung__fail(RUNG_E_NOMEM, "forecast: batches of %" PRIu64 " rows",
+			return rung__fail(RUNG_E_NOMEM,
+			                  "forecast: no memory for batches of %" PRIu64 " rows",
 			                  rows);
 		*lists[i] = larger;
 	}
@@ -382,7 +385,7 @@ static void forget_times(struct forecast *f)
 static int memory_seconds(struct forecast *f)
 {
 	const struct rung_tuning *kept = &f->plan->tuning;
-	double ns[2] = { f->cpu_ns, 0 }; /* with a GPU there are no spreads to add */
+	double ns[2] = { f->cpu_ns, 0 }; /* with a GPU there are no placements to compare */
 	int rc = 0;
 
 	for (uint32_t s = 0; s < f->interleaving_count; s++)
@@ -391,7 +394,7 @@ static int memory_seconds(struct forecast *f)
 	if (f->interleaving_count > 1)
 		rc = rung__interleave_choose(f->plan, ns, &f->out->tuning);
 	f->out->memory_seconds = ns[f->out->tuning.interleaved ? 1 : 0] * 1e-9;
-	/* the placement did not change, so neither does its reason */
+	/* the placement has not changed, so its reason is kept */
 	if (f->opts.keep_placement && f->plan->has_choice) {
 		f->out->tuning.interleaved = kept->interleaved;
 		memcpy(f->out->tuning.interleaved_why, kept->interleaved_why,
@@ -439,8 +442,8 @@ static int add_batches(struct forecast *f, rung_forecast_next_fn next, void *ctx
 	}
 	if (rc == 0 && f->opts.warmup_batches && f->opts.warmup_batches >= batches)
 		return rung__fail(RUNG_E_INVAL,
-		                  "forecast: %" PRIu64 " batches for warm-up, of %" PRIu64
-		                  ": leave at least one to count",
+		                  "forecast: %" PRIu64 " of %" PRIu64
+		                  " batches are for warm-up; leave at least one to count",
 		                  f->opts.warmup_batches, batches);
 	return rc;
 }

@@ -19,10 +19,10 @@ struct counts {
 	struct rung_batch *batch;
 	const uint64_t *order; /* [seed_count] shuffled seeds */
 	uint64_t seed_count, batch_size;
-	uint64_t batches, batches_max; /* sampled so far; to sample */
+	uint64_t batches, batches_max; /* batches sampled so far; batches to sample */
 	uint64_t rows;                 /* distinct rows, summed over the batches */
 	uint64_t tier_rows[RUNG__TIER_COUNT];
-	uint64_t read_bytes; /* of cold rows, without cache and merging */
+	uint64_t read_bytes; /* of cold rows, ignoring the cache and merged reads */
 };
 
 /* Bytes of the sectors that a row touches. */
@@ -42,7 +42,7 @@ static void count_rows(struct counts *counts, const uint64_t *ranks, uint64_t co
 	for (uint64_t i = 0; i < count; i++) {
 		unsigned tier = RUNG__TIER_GPU;
 
-		/* ends at the latest at "nvme": every rank is in one tier */
+		/* ends at "nvme" at the latest, because every rank is in one tier */
 		while (ranks[i] - plan->tiers[tier].rank_first >= plan->tiers[tier].row_count)
 			tier++;
 		counts->tier_rows[tier]++;
@@ -73,7 +73,7 @@ static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out
 }
 
 /* A random number below `limit` for the shuffle, keyed by the sampler's seed: the same arguments
- * give the same forecast. Values that would cause a bias are rejected. */
+ * give the same forecast. Values that would bias the result are rejected. */
 static uint64_t keyed_below(struct rung__rng *stream, uint64_t limit)
 {
 	uint64_t bits = rung__mix64(limit), value;
@@ -162,7 +162,7 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc,
 	/* the shuffle works on a copy: the seeds belong to the caller */
 	order = rung__malloc_array(seed_count, sizeof(*order));
 	if (!order)
-		return rung__fail(RUNG_E_NOMEM, "forecast: out of memory for %" PRIu64 " seeds",
+		return rung__fail(RUNG_E_NOMEM, "forecast: no memory for %" PRIu64 " seeds",
 		                  seed_count);
 	memcpy(order, seeds, seed_count * sizeof(*order));
 	rung__shuffle(order, seed_count, keyed_below, &stream);

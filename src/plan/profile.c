@@ -72,7 +72,7 @@ static bool get_number(const json_t *object, const char *key, uint32_t low, uint
 	return true;
 }
 
-/* Compare as qsort() needs it: a difference of 64-bit numbers may not fit into an int. */
+/* Compare as qsort() requires. A difference of 64-bit numbers may not fit into an int. */
 static int order(uint64_t x, uint64_t y)
 {
 	return (x > y) - (x < y);
@@ -149,8 +149,8 @@ static int get_rows(const char *path, const json_t *root, struct rung_profile *p
 		       profile->rows[i].cpu_node == profile->rows[i].memory_node;
 	if (rc == 0 && !any)
 		rc = rung__fail(RUNG_E_FORMAT,
-		                "%s: has no rates of gathering rows by one core, which a plan "
-		                "needs; measure them: rung numa --json",
+		                "%s: has no single-core rates of gathering rows, which a plan "
+		                "needs; measure them with rung numa --json",
 		                path);
 	qsort(profile->rows, profile->rows_count, sizeof(profile->rows[0]), compare_rows);
 	return rc;
@@ -166,7 +166,7 @@ static int compare_gpu_rows(const void *a, const void *b)
 }
 
 /* Keep one rate per size. Sizes beyond the array are not needed, because rates are interpolated.
- * @param slowest  of several rates of one size keep the slowest instead of the fastest */
+ * @param slowest keep the slowest of several rates of one size instead of the fastest */
 static void keep_gpu_rows(const struct rung_profile_gpu_rows *rows, bool slowest,
                           struct rung_profile_gpu_rows *list, uint32_t *count)
 {
@@ -220,7 +220,8 @@ static int get_gpu_rows(const char *path, const json_t *root, struct rung_profil
 
 /* ---- reads ---- */
 
-/* The target of reads: a drive, or a file if the drive has no name. Borrowed from the document. */
+/* The target of reads: a drive, or a file if the drive has no name. The text belongs to the
+ * document. */
 struct target {
 	const json_t *drive, *file;
 };
@@ -286,7 +287,7 @@ static int add_reads(const char *path, const json_t *entry,
 		/* checked before the drive is added, so that no drive is left without reads */
 		return 0;
 	rc = find_drive(path, entry, targets, profile, &reads.drive);
-	/* 1: reads of further drives are dropped, which is not an error */
+	/* 1: the array of drives is full, so this entry is dropped, which is not an error */
 	if (rc != 0)
 		return RUNG__MIN(rc, 0);
 	reads.depth = (uint32_t)depth;

@@ -11,8 +11,8 @@
 #include "plan/profile_rates.h"
 #include "rung/numa.h"
 
-/* A GPU with 1.5 TB/s to its memory, 100 GB/s to that of other GPUs and 20 GB/s to the host's,
- * which reads 32 bytes at least. */
+/* A GPU with 1.5 TB/s to its memory, 100 GB/s to that of other GPUs and 20 GB/s to the host's.
+ * It reads at least 32 bytes at a time. */
 static const struct rung_profile_gpu_rows assumed_gpu[] = { { 64, 8e9 },
 	                                                    { 512, 2.5e9 },
 	                                                    { 4096, 350e6 } };
@@ -57,8 +57,8 @@ static bool is_rate(double rate)
 	return isfinite(rate) && rate > 0;
 }
 
-/* Valid rates, of which one at least is of a single core and its own node: row_ns_near() needs
- * it. */
+/* Whether the rates are valid, and at least one of them is of a single core and its own node, which
+ * row_ns_near() needs. */
 static bool rows_ok(const struct rung_profile *profile)
 {
 	bool any = false;
@@ -74,8 +74,8 @@ static bool rows_ok(const struct rung_profile *profile)
 	return any;
 }
 
-/* Drives are numbered without gaps, and sizes and depths of a drive ascend strictly: the functions
- * below search them in this order. */
+/* Drives are numbered without gaps, and the sizes and depths of a drive ascend strictly: the
+ * functions below search them in this order. */
 static bool ascends(const struct rung_profile_reads *a, const struct rung_profile_reads *b)
 {
 	if (a->drive != b->drive)
@@ -94,7 +94,7 @@ static bool reads_ok(const struct rung_profile *profile)
 	}
 	if (profile->reads_count == 0)
 		return profile->drive_count == 0;
-	/* with ascends(): each drive has reads */
+	/* together with ascends(), this means that each drive has reads */
 	return reads[0].drive == 0 &&
 	       reads[profile->reads_count - 1].drive + 1 == profile->drive_count;
 }
@@ -114,10 +114,11 @@ static bool gpu_rows_ok(const struct rung_profile_gpu_rows *rows, uint32_t count
 int rung__profile_check(const struct rung_profile *profile)
 {
 	if (profile->size != sizeof(*profile))
-		return rung__fail(RUNG_E_ABI, "rung_profile: has %zu bytes, this rung needs %zu",
+		return rung__fail(RUNG_E_ABI,
+		                  "rung_profile: has %zu bytes, but this version of rung needs %zu",
 		                  profile->size, sizeof(*profile));
 	if (profile->rows_count == 0)
-		return rung__fail(RUNG_E_INVAL, "the profile has no rates of rows");
+		return rung__fail(RUNG_E_INVAL, "the profile has no rates of gathering rows");
 	if (profile->rows_count > RUNG_PROFILE_ROWS_MAX ||
 	    profile->reads_count > RUNG_PROFILE_READS_MAX ||
 	    profile->drive_count > RUNG_PROFILE_DRIVES_MAX || !rows_ok(profile) ||
@@ -205,7 +206,7 @@ uint32_t rung__row_threads(const struct rung_profile *profile, uint32_t node)
 
 /* ---- rows that a GPU gathers ---- */
 
-/* As rung__row_ns(), for one list of a GPU. */
+/* Like rung__row_ns(), for one list of rates of a GPU. */
 static double gpu_row_ns(const struct rung_profile_gpu_rows *rows, uint32_t count,
                          uint64_t row_bytes)
 {
@@ -309,7 +310,7 @@ double rung__read_ns(const struct rung__drive_reads *reads, uint32_t depth, uint
 	/* bytes beyond the largest size cost as much as between the last two */
 	low += (high - low) * (double)(bytes - list[i].read_bytes) /
 	       (double)(list[next].read_bytes - list[i].read_bytes);
-	/* a noisy profile may have a negative slope, but longer reads never take less time */
+	/* a noisy profile can have a negative slope, but longer reads never take less time */
 	return bytes > list[next].read_bytes ? RUNG__MAX(low, high) : low;
 }
 

@@ -100,7 +100,8 @@ int rung_sampler_create(const struct rung_csc *csc, const struct rung_sampler_op
 	/* positions in a list are stored where the ids will be, in index_bytes */
 	if (csc->index_bytes == 4 && degree_max > UINT32_MAX)
 		return rung__fail(RUNG_E_NOSUP,
-		                  "sampler: a list of %" PRIu64 " ids of 4 bytes; at most %" PRIu32
+		                  "sampler: a neighbour list has %" PRIu64
+		                  " ids of 4 bytes; at most %" PRIu32
 		                  " are supported: omit parallel edges",
 		                  degree_max, UINT32_MAX);
 	sampler = rung__zalloc(sizeof(*sampler));

@@ -6,8 +6,8 @@
  *
  * The content of the batches is one sorted array of keys (vertex, batch, whether it is new), so a
  * pass processes the vertices in order. Drawn vertices are appended to another array, sorted, and
- * merged into the first. If the arrays are too short for a group of batches, it is started again
- * with half as many.
+ * merged into the first. If the arrays are too short for a group of batches, the group is started
+ * again with half as many.
  */
 #include "score/presample_files.h"
 
@@ -20,7 +20,7 @@
 
 #define GROUP_BITS 12u   /* batches of a group, at most 2^12 */
 #define ENTRIES    1024u /* vertices of batches that the threads draw for at a time */
-/* the arrays are too short: not a failure, as long as the group can be smaller */
+/* the arrays are too short, which is not a failure if a smaller group is possible */
 #define TOO_SHORT 1
 
 /* A key is vertex << (GROUP_BITS + 1) | batch of the group << 1 | 1 if the last hop added it. */
@@ -38,7 +38,8 @@ struct lockstep {
 	uint32_t hop;
 	uint64_t *held, *drawn, *spare; /* [capacity] keys of the batches; drawn keys; scratch */
 	uint64_t held_count, drawn_count, capacity;
-	uint64_t at; /* in held: the first entry whose vertex is not finished in this pass */
+	/* position in `held` of the first entry whose vertex is not finished in this pass */
+	uint64_t at;
 	unsigned key_bits;
 	/* [threads][set_size + draws_max] hash set for the draws of a thread, and their
 	 * positions */
@@ -90,7 +91,7 @@ static int merge_drawn(struct lockstep *ls)
 
 /* ---- drawing ---- */
 
-/* Key of the key's batch for draws, as rung__presample() uses it. */
+/* The key for the draws of the entry's batch, as rung__presample() uses it. */
 static uint64_t batch_key(const struct lockstep *ls, uint64_t key)
 {
 	const uint64_t batch = ls->batch_first + (key >> 1 & ((UINT64_C(1) << GROUP_BITS) - 1));
@@ -102,9 +103,9 @@ static uint64_t batch_key(const struct lockstep *ls, uint64_t key)
  * of `indices`, after `skipped` earlier ones. */
 struct hop_entry {
 	uint64_t key;
-	uint64_t degree, count; /* of the whole list */
+	uint64_t degree, count; /* the number of draws from the whole list */
 	uint64_t skipped, begin, end;
-	uint64_t scratch; /* position in `drawn` of its draws */
+	uint64_t scratch; /* position of its draws in `drawn` */
 };
 
 /* Draw for one entry into its part of `drawn`. The positions are drawn for the whole list, even if
@@ -127,7 +128,7 @@ static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk
 	rung__draw_positions(hop_key, vertex_of(entry->key), entry->degree, entry->count, set,
 	                     positions);
 	for (uint64_t i = 0; i < entry->count; i++) {
-		/* wraps around if it is before the chunk */
+		/* wraps around to a large number for a position before the chunk */
 		const uint64_t place = positions[i] - entry->skipped;
 
 		if (place < entry->end - entry->begin)
@@ -136,7 +137,7 @@ static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk
 			                      << (GROUP_BITS + 1) |
 			              batch;
 	}
-	/* In place of draws from other chunks: its own vertex, which is held anyway. */
+	/* Draws from other chunks are replaced by the entry's vertex, which is in `held` anyway. */
 	while (taken < RUNG__MIN(entry->count, entry->end - entry->begin))
 		to[taken++] = entry->key | 1;
 }
@@ -283,7 +284,7 @@ static int sample_run(struct lockstep *ls, uint32_t *counts)
 	return 0;
 }
 
-/* Bits of a key, which the sort needs to process. */
+/* Number of low bits of a key that the sort must process. */
 static unsigned bits_of(uint64_t vertex_count)
 {
 	unsigned bits = GROUP_BITS + 1;
@@ -327,7 +328,7 @@ int rung__presample_files(const void *graph, const struct rung__run *run, uint32
 	                             (size_t)((ls.set_size + ls.draws_max) * sizeof(*ls.sets)));
 	if (!memory || !ls.sets) {
 		rc = rung__fail(RUNG_E_NOMEM,
-		                "presample: no memory for %" PRIu64 " vertices of batches",
+		                "presample: no memory for batches of %" PRIu64 " vertices",
 		                ls.capacity);
 	} else {
 		ls.held = memory;

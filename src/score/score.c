@@ -5,11 +5,11 @@
 
 #include "score/state.h"
 
-/* defaults; rpagerank ends earlier, when it has converged */
+/* default number of iterations; rpagerank ends earlier if it has converged */
 #define ITERATIONS_WEIGHTED      5u
 #define ITERATIONS_CONVERGED_MAX 200u
 #define DAMPING                  0.85
-#define TOLERANCE                1e-6 /* sum of the changes in one iteration */
+#define TOLERANCE                1e-6 /* default tolerance: sum of the changes in one iteration */
 #define BATCH_SIZE               1024u
 
 enum needs { NEEDS_SAMPLING = 1, NEEDS_DAMPING = 2 };
@@ -65,7 +65,7 @@ static int check_fanouts(const struct rung_score_opts *opts, const char *name)
 {
 	if (!opts->fanouts || opts->hop_count == 0)
 		return rung__fail(RUNG_E_INVAL,
-		                  "score %s: no fanouts; give those of the training, such as 25,10",
+		                  "score %s: no fanouts; give the training fanouts, such as 25,10",
 		                  name);
 	if (opts->hop_count > RUNG_HOPS_MAX)
 		return rung__fail(RUNG_E_INVAL, "score %s: %" PRIu32 " hops; use at most %d", name,
@@ -122,7 +122,8 @@ static int copy_opts(const struct rung_score_opts *caller_opts, struct rung_scor
 		opts->epochs = 1;
 	if (opts->train_count && !opts->train)
 		return rung__fail(RUNG_E_INVAL,
-		                  "score: %" PRIu64 " train vertices, but no array of them",
+		                  "score: train_count is %" PRIu64
+		                  ", but train is NULL; pass the array",
 		                  opts->train_count);
 	rc = check_damping(opts);
 	if (rc == 0 && methods[*index_out].needs & NEEDS_SAMPLING)
@@ -130,7 +131,8 @@ static int copy_opts(const struct rung_score_opts *caller_opts, struct rung_scor
 	return rc;
 }
 
-/* Find the first occurrence of a repeated id for the message: a search only after a failure. */
+/* Find the first occurrence of a repeated id, for the message. This search runs only after a
+ * failure. */
 static int fail_repeat(const struct rung_score_opts *opts, uint64_t second)
 {
 	uint64_t first = 0;
@@ -143,8 +145,8 @@ static int fail_repeat(const struct rung_score_opts *opts, uint64_t second)
 	                  first, second, opts->train[second]);
 }
 
-/* Mark the train vertices in bits, which are also how repeated ids are found. compute() frees them,
- * after a failure too. */
+/* Mark the train vertices in bits, which are also how repeated ids are found. compute() frees the
+ * bits, also after a failure. */
 static int mark_train(struct rung__scoring *scoring)
 {
 	const struct rung_score_opts *opts = scoring->opts;

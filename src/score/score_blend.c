@@ -4,9 +4,10 @@
 #include "score/presample_files.h"
 #include "score/state.h"
 
-#define BLEND_BATCHES 256u /* per run: more batches hardly change the order */
+#define BLEND_BATCHES 256u /* batches per run; more of them hardly change the order */
 
-/* for graphs in files: a float of score and two counts (blend), then the content of the batches */
+/* for graphs in files: bytes per vertex for a score (float) and two counts (blend), and bytes for
+ * the content of the batches */
 #define BYTES_A_VERTEX     12u
 #define SAMPLING_BYTES     (UINT64_C(128) << 20)
 #define SAMPLING_BYTES_MIN (UINT64_C(1) << 20)
@@ -22,7 +23,7 @@ static struct rung_sampler_opts sampler_opts(const struct rung_score_opts *opts)
 	};
 }
 
-/* A run of `batch_count` batches, without a place in the progress. */
+/* A run of batch_count batches, with the progress fields still unset. */
 static struct rung__run sampled_run(const struct rung__scoring *scoring, uint64_t batch_count)
 {
 	const struct rung_score_opts *opts = scoring->opts;
@@ -38,7 +39,7 @@ static struct rung__run sampled_run(const struct rung__scoring *scoring, uint64_
 	};
 }
 
-/* The way batches are sampled depends on where the edges are; the batches do not. */
+/* How batches are sampled depends on where the edges are stored; the batches are the same. */
 struct sampling {
 	rung__presample_fn fn;
 	const void *graph;
@@ -67,12 +68,12 @@ static int plan_sampling(const struct rung__scoring *scoring, struct sampling *s
 	if (scoring->csc || !budget)
 		return 0;
 	if (budget < state + SAMPLING_BYTES_MIN)
-		return rung__fail_min_bytes(state + SAMPLING_BYTES_MIN,
-		                            "score: a memory budget of %" PRIu64
-		                            " bytes: counting sampled batches of %" PRIu64
-		                            " vertices needs at least %" PRIu64,
-		                            budget, scoring->vertex_count,
-		                            state + SAMPLING_BYTES_MIN);
+		return rung__fail_min_bytes(
+			state + SAMPLING_BYTES_MIN,
+			"score: a memory budget of %" PRIu64
+			" bytes is too small: counting sampled batches of %" PRIu64
+			" vertices needs at least %" PRIu64,
+			budget, scoring->vertex_count, state + SAMPLING_BYTES_MIN);
 	sampling->in_files.memory_bytes = budget - state;
 	return 0;
 }
@@ -111,8 +112,8 @@ int rung__score_blend(const struct rung__scoring *scoring)
 		scoring, scoring->opts->batches_max ? scoring->opts->batches_max : BLEND_BATCHES);
 	struct sampling sampling;
 	/*
-	 * First the prediction: it needs more memory than sampling, so its message has the least
-	 * budget that works. It leaves overlaps to the counts. Without estimates of overlaps,
+	 * The prediction comes first: it needs more memory than sampling, so its message has the
+	 * least budget that works. Overlaps are left to the counts. Without estimates of overlaps,
 	 * similar vertices, which share a bin, have similar errors. Estimates would add random
 	 * errors, and then counts would have too much weight where they are high by chance.
 	 */

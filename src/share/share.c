@@ -18,13 +18,15 @@
 #include "share/share.h"
 #include "base/thread.h"
 
-#define REST_MS       100 /* after accept() failed (no free descriptor), instead of a busy loop */
-#define LEAVE_WAIT_NS 5000000000ull /* in closing, for processes that have the GPU memory open */
+/* pause after accept() has failed (no free descriptor), instead of a busy loop */
+#define REST_MS 100
+/* longest wait when closing, for processes that have the GPU memory open */
+#define LEAVE_WAIT_NS 5000000000ull
 
 struct rung__share {
 	struct rung__endpoint endpoint;
 	struct rung__offer offer;
-	int fds[RUNG__OFFER_FDS_MAX]; /* the store's, which closes them */
+	int fds[RUNG__OFFER_FDS_MAX]; /* owned by the store, which closes them */
 	unsigned fd_count;
 	int wake_fd;      /* an eventfd; readable: stop */
 	int alive_fds[2]; /* the attachers' end and ours; -1 without a tier "peer" */
@@ -45,7 +47,7 @@ unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd 
 		return shape->frame_count > 0;
 	case RUNG__OFFER_ALIVE:
 		return shape->tiers[RUNG__TIER_PEER].row_count > 0;
-	default: /* limited, because an attacher calls this before it has checked the shape */
+	default: /* bounded, because an attacher calls this before it has checked the shape */
 		return (unsigned)RUNG__MIN(shape->layout.file_count, RUNG__FILES_MAX);
 	}
 }
@@ -99,7 +101,7 @@ static void *share_main(void *ctx)
 	for (;;) {
 		int client_fd;
 
-		/* without a limit: closing the store wakes it */
+		/* no time limit, because closing the store wakes the thread */
 		poll(fds, RUNG__ARRAY_LEN(fds), -1);
 		if (fds[0].revents)
 			return NULL;
@@ -140,7 +142,8 @@ static int offer_gpu_memory(struct rung__share *share, const struct rung_store *
 	if (!rung__offer_count(&store->shape, RUNG__OFFER_ALIVE))
 		return 0;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, share->alive_fds) < 0)
-		return rung__fail_errno(errno, "%s: a pair of sockets", share->endpoint.path);
+		return rung__fail_errno(errno, "%s: cannot create a pair of sockets",
+		                        share->endpoint.path);
 	return store->device_ops->handles(store->device, share->offer.peer_handles);
 }
 
@@ -148,7 +151,7 @@ static int offer_gpu_memory(struct rung__share *share, const struct rung_store *
 static int make_offer(struct rung__share *share, const struct rung_store *store)
 {
 	int rc = offer_gpu_memory(share, store);
-	/* by kind; the features files come from the store */
+	/* indexed by kind; the features files come from the store */
 	const int fds[RUNG__OFFER_KINDS] = { -1,
 		                             store->host_memory.fd,
 		                             store->map_memory.fd,
@@ -164,7 +167,7 @@ static int make_offer(struct rung__share *share, const struct rung_store *store)
 	offer->version = RUNG__SHARE_VERSION;
 	offer->bytes = sizeof(*offer);
 	offer->shape = store->shape;
-	offer->shape.layout.vertex_of_rank = NULL; /* no pointers in the message */
+	offer->shape.layout.vertex_of_rank = NULL; /* the message must have no pointers */
 	if (!store->pool.shared.base) {            /* the cache, if any, is private */
 		offer->shape.frame_count = 0;
 		offer->shape.placements.frames = (struct rung__placement){ .part_count = 0 };
@@ -182,7 +185,8 @@ static int make_offer(struct rung__share *share, const struct rung_store *store)
 		if (rung__offer_count(&offer->shape, i))
 			share->fds[share->fd_count++] = fds[i];
 	}
-	if (!realpath(store->dataset_dir, offer->path)) /* others have other working folders */
+	/* other processes have other working folders, so the path must be absolute */
+	if (!realpath(store->dataset_dir, offer->path))
 		return rung__fail_errno(errno, "%s", store->dataset_dir);
 	return 0;
 }
@@ -202,9 +206,10 @@ int rung__share_start(struct rung__share *share, const struct rung_store *store)
 	/* processes that connect before it runs wait in the socket's backlog */
 	rc = rung__thread_start(&share->thread, share_main, share);
 	if (rc != 0)
-		return rung__fail(RUNG_E_NOMEM,
-		                  "%s: the thread that answers could not be started: %s",
-		                  share->endpoint.path, strerror(rc));
+		return rung__fail(
+			RUNG_E_NOMEM,
+			"%s: the thread that answers attach requests could not be started: %s",
+			share->endpoint.path, strerror(rc));
 	share->started = true;
 	return 0;
 }
@@ -220,8 +225,8 @@ void rung__share_stop(struct rung__share *share)
 	if (share->wake_fd >= 0)
 		close(share->wake_fd);
 	if (share->alive_fds[0] >= 0) {
-		/* attachers see it in their next gather, and start none; without our copy of their
-		 * end, ours hangs up when the last of theirs is closed */
+		/* attachers see the shutdown in their next gather, which fails; once our copy of
+		 * their end is closed, our end hangs up when the last attacher closes its copy */
 		shutdown(share->alive_fds[1], SHUT_WR);
 		close(share->alive_fds[0]);
 	}

@@ -16,11 +16,12 @@
 
 #include "share/share.h"
 
-/* an answer costs the creator no work: without one in this time it is stopped or stuck */
+/* an answer takes the creator no work, so a creator that sends none in this time is stopped or
+ * stuck */
 #define ANSWER_WAIT_NS   5000000000ull
 #define CONNECT_PAUSE_NS 10000000 /* pause while the socket's backlog is full */
 
-/* The failure of a creator that has not answered in time. */
+/* Fail because the creator has not answered in time. */
 static int silent(const char *path)
 {
 	return rung__fail(RUNG_E_TIMEDOUT,
@@ -29,7 +30,7 @@ static int silent(const char *path)
 	                  path, ANSWER_WAIT_NS / 1000000000u);
 }
 
-/* The failure of connect(). */
+/* Fail with the reason why connect() has failed. */
 static int refused(const char *path, int err)
 {
 	if (err == ENOENT)
@@ -38,15 +39,16 @@ static int refused(const char *path, int err)
 		                  "and wait until it has loaded",
 		                  path);
 	if (err == ECONNREFUSED)
-		return rung__fail(RUNG_E_NOENT,
-		                  "%s: no process answers there: the one that shared a store has "
-		                  "ended; start it again, it replaces the socket",
-		                  path);
+		return rung__fail(
+			RUNG_E_NOENT,
+			"%s: no process answers there: the process that shared a store has "
+			"ended; start it again to replace the socket",
+			path);
 	/* rung's sockets are of type SOCK_SEQPACKET, most others are streams */
 	if (err == EPROTOTYPE)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: is another program's socket, not a shared store", path);
-	return rung__fail_errno(err, "%s: connecting", path);
+	return rung__fail_errno(err, "%s: cannot connect", path);
 }
 
 /* Connect, and check the user at the other end. The caller closes *fd_out. */
@@ -61,7 +63,7 @@ static int connect_to(const char *path, uint64_t until_ns, int *fd_out)
 		return rc;
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return rung__fail_errno(errno, "%s: creating a socket", path);
+		return rung__fail_errno(errno, "%s: cannot create a socket", path);
 	while (rc == 0 && connect(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
 		if (errno != EAGAIN && errno != EINTR) /* EAGAIN: the backlog is full */
 			rc = refused(path, errno);
@@ -72,8 +74,8 @@ static int connect_to(const char *path, uint64_t until_ns, int *fd_out)
 	}
 	if (rc == 0 && !rung__share_peer_is_us(fd, &uid))
 		rc = rung__fail(RUNG_E_INVAL,
-		                "%s: shared by user %u, we are user %u; only processes of the same "
-		                "user can attach",
+		                "%s: shared by user %u, but this process runs as user %u; "
+		                "only processes of the same user can attach",
 		                path, uid, (unsigned)geteuid());
 	if (rc < 0) {
 		close(fd);
@@ -83,7 +85,7 @@ static int connect_to(const char *path, uint64_t until_ns, int *fd_out)
 	return 0;
 }
 
-/* Wait until the message, or the end of the connection, is there. */
+/* Wait until the message or the end of the connection has arrived. */
 static int await(const char *path, int fd, uint64_t until_ns)
 {
 	for (;;) {
@@ -97,8 +99,8 @@ static int await(const char *path, int fd, uint64_t until_ns)
 	}
 }
 
-/* Copy the descriptors out of the control messages. They are open in this process from here on, so
- * each must be closed whatever the message is. */
+/* Copy the descriptors out of the control messages. From here on they are open in this process, so
+ * each of them must be closed, whatever the message contains. */
 static void receive_descriptors(struct msghdr *message, struct rung__answer *answer)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
@@ -135,7 +137,7 @@ static int receive(const char *path, int fd, struct rung__answer *answer)
 	if (got < 0 && errno == ECONNRESET)
 		return 0;
 	if (got < 0)
-		return rung__fail_errno(errno, "%s: receiving the shared store", path);
+		return rung__fail_errno(errno, "%s: cannot receive the shared store", path);
 	answer->bytes = (size_t)got;
 	answer->flags = message.msg_flags;
 	receive_descriptors(&message, answer);

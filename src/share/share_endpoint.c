@@ -16,8 +16,9 @@
 
 #include "share/share.h"
 
-#define BACKLOG         128  /* connections that wait for the thread */
-#define LOCK_TRIES_MAX  100u /* one fails if a holder removes the file while it is being opened */
+#define BACKLOG 128 /* connections that can wait for the thread */
+/* number of attempts; an attempt fails if a holder removes the file while it is being opened */
+#define LOCK_TRIES_MAX  100u
 #define LOCK_NAME_BYTES 128u /* a socket's name has at most 107 bytes */
 
 int rung__share_address(const char *path, struct sockaddr_un *address_out)
@@ -45,7 +46,8 @@ bool rung__share_peer_is_us(int fd, unsigned *uid_out)
 	return known && peer.uid == geteuid();
 }
 
-/* Only the owner may enter the folder: whoever can connect gets descriptors of all data. */
+/* Check that only the owner can enter the folder, because any process that can connect gets
+ * descriptors of all data. */
 static int check_folder(const char *dir, int fd)
 {
 	struct stat st;
@@ -54,8 +56,8 @@ static int check_folder(const char *dir, int fd)
 		return rung__fail_errno(errno, "%s", dir);
 	if (st.st_uid != geteuid())
 		return rung__fail(RUNG_E_INVAL,
-		                  "%s: belongs to user %u, not to this user (%u); share in a "
-		                  "folder of this user",
+		                  "%s: belongs to user %u, but this process runs as user %u; "
+		                  "share in a folder of this user",
 		                  dir, (unsigned)st.st_uid, (unsigned)geteuid());
 	if (st.st_mode & (S_IRWXG | S_IRWXO))
 		return rung__fail(RUNG_E_INVAL,
@@ -72,10 +74,10 @@ static int open_folder(const char *dir, int *fd_out)
 	int fd, rc;
 
 	if (mkdir(dir, S_IRWXU) < 0 && errno != EEXIST)
-		return rung__fail_errno(errno, "%s: creating the folder to share in", dir);
+		return rung__fail_errno(errno, "%s: cannot create the folder to share in", dir);
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return rung__fail_errno(errno, "%s: opening the folder to share in", dir);
+		return rung__fail_errno(errno, "%s: cannot open the folder to share in", dir);
 	rc = check_folder(dir, fd);
 	if (rc < 0) {
 		close(fd);
@@ -93,7 +95,7 @@ static void lock_name(const struct rung__endpoint *endpoint, char name[LOCK_NAME
 	memcpy(name + len, ".lock", sizeof(".lock"));
 }
 
-/* Whether the name still leads to the opened file. */
+/* Whether the name still refers to the opened file. */
 static bool same_file(int fd, int dir_fd, const char *name)
 {
 	struct stat ours, named;
@@ -102,8 +104,8 @@ static bool same_file(int fd, int dir_fd, const char *name)
 	       ours.st_dev == named.st_dev && ours.st_ino == named.st_ino;
 }
 
-/* A holder removes the file before it releases the lock. A lock of a removed file excludes no one,
- * so it is valid only if the name still leads to the locked file. */
+/* A holder removes the file before it releases the lock. A lock on a removed file excludes no other
+ * process, so a lock is valid only if the name still refers to the locked file. */
 static int acquire_lock(struct rung__endpoint *endpoint)
 {
 	char name[LOCK_NAME_BYTES];
@@ -114,13 +116,14 @@ static int acquire_lock(struct rung__endpoint *endpoint)
 		                S_IRUSR | S_IWUSR);
 
 		if (fd < 0)
-			return rung__fail_errno(errno, "%s.lock: opening", endpoint->path);
+			return rung__fail_errno(errno, "%s.lock: cannot be opened", endpoint->path);
 		if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
 			int err = errno;
 
 			close(fd);
 			if (err != EWOULDBLOCK)
-				return rung__fail_errno(err, "%s.lock: locking", endpoint->path);
+				return rung__fail_errno(err, "%s.lock: cannot be locked",
+				                        endpoint->path);
 			break; /* another process has it */
 		}
 		if (same_file(fd, endpoint->dir_fd, name)) {
@@ -130,8 +133,8 @@ static int acquire_lock(struct rung__endpoint *endpoint)
 		close(fd);
 	}
 	return rung__fail(RUNG_E_BUSY,
-	                  "%s: another process, or a child forked from one, shares a store there; "
-	                  "attach to it, or give another path",
+	                  "%s: another process, or a child forked from it, already shares a store "
+	                  "at this path; attach to it, or give another path",
 	                  endpoint->path);
 }
 
@@ -183,7 +186,8 @@ static int remove_stale(const struct rung__endpoint *endpoint)
 		return rung__fail(RUNG_E_EXIST, "%s: exists and is not a socket; give another path",
 		                  endpoint->path);
 	if (unlinkat(endpoint->dir_fd, endpoint->name, 0) < 0)
-		return rung__fail_errno(errno, "%s: removing the socket of a process that is gone",
+		return rung__fail_errno(errno,
+		                        "%s: cannot remove the socket of a process that has ended",
 		                        endpoint->path);
 	return 0;
 }
@@ -200,15 +204,15 @@ int rung__endpoint_listen(struct rung__endpoint *endpoint)
 	/* SOCK_SEQPACKET keeps the message in one piece, with its descriptors */
 	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return rung__fail_errno(errno, "%s: creating a socket", endpoint->path);
+		return rung__fail_errno(errno, "%s: cannot create a socket", endpoint->path);
 	if (bind(fd, (const struct sockaddr *)&address, sizeof(address)) < 0) {
-		rc = rung__fail_errno(errno, "%s: binding the socket", endpoint->path);
+		rc = rung__fail_errno(errno, "%s: cannot bind the socket", endpoint->path);
 		close(fd);
 		return rc;
 	}
 	endpoint->listen_fd = fd; /* from here on rung__endpoint_release() removes the name */
 	if (listen(fd, BACKLOG) < 0)
-		return rung__fail_errno(errno, "%s: listening", endpoint->path);
+		return rung__fail_errno(errno, "%s: cannot listen on the socket", endpoint->path);
 	return 0;
 }
 
@@ -220,7 +224,8 @@ void rung__endpoint_release(struct rung__endpoint *endpoint)
 		unlinkat(endpoint->dir_fd, endpoint->name, 0);
 		close(endpoint->listen_fd);
 	}
-	if (endpoint->lock_fd >= 0) { /* after the socket: the lock protects its name */
+	/* removed after the socket, because the lock protects the socket's name */
+	if (endpoint->lock_fd >= 0) {
 		lock_name(endpoint, name);
 		unlinkat(endpoint->dir_fd, name, 0);
 		close(endpoint->lock_fd);

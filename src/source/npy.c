@@ -23,7 +23,7 @@ static const char *const key_names[KEY_COUNT] = { "descr", "fortran_order", "sha
 /* The unread part of the dict. */
 struct cursor {
 	const char *name;  /* for messages */
-	const char *start; /* start of the .npy, for offsets in messages */
+	const char *start; /* first byte of the .npy, from which offsets in messages count */
 	const char *at, *end;
 	bool fortran; /* value of fortran_order */
 };
@@ -39,7 +39,8 @@ bool rung__array_measure(struct rung_array_info *array, uint64_t *bytes_out)
 		if (!rung__mul(row_bytes, array->dims[i], &row_bytes))
 			return false;
 	}
-	/* the factors are checked as well: if one of them is 0, the product hides the other */
+	/* the factors are checked as well, because a factor of 0 makes the product 0, however large
+	 * the other factor is */
 	if (!rung__mul(row_bytes, array->dims[0], &bytes) || bytes > INT64_MAX ||
 	    row_bytes > INT64_MAX || array->dims[0] > INT64_MAX)
 		return false;
@@ -72,7 +73,8 @@ static void skip_space(struct cursor *c)
 		c->at++;
 }
 
-/* Consume `wanted`, after white space. @return false: another byte follows, and stays */
+/* Consume the byte `wanted`, after white space. @return false if another byte follows, which is not
+ * consumed */
 static bool skip_char(struct cursor *c, char wanted)
 {
 	skip_space(c);
@@ -83,7 +85,7 @@ static bool skip_char(struct cursor *c, char wanted)
 }
 
 /* A quoted string without escapes. It is cut to DESCR_BYTES - 1, which matches no key and no dtype.
- * Bytes that do not print become '?', because messages quote it. */
+ * Unprintable bytes become '?', because messages quote the string. */
 static int parse_string(struct cursor *c, char text[DESCR_BYTES])
 {
 	size_t len = 0;
@@ -140,11 +142,11 @@ static int dtype_of_descr(const struct cursor *c, const char *descr, enum rung_d
 		RUNG_DTYPE_LIST(DESCR_ROW)
 #undef DESCR_ROW
 	};
-	/* of an empty descr strchr() finds the NUL: it must not be skipped */
+	/* if descr is empty, strchr() finds the NUL, which must not be skipped */
 	char order = strchr("<>=|", descr[0]) ? descr[0] : '=';
 	const char *type = descr[0] && strchr("<>=|", descr[0]) ? descr + 1 : descr;
 
-	if (strcmp(type, "?") == 0) /* NumPy's other name */
+	if (strcmp(type, "?") == 0) /* NumPy's other name for this type */
 		type = "b1";
 	for (int i = 1; i < RUNG_DTYPE_COUNT; i++) {
 		if (strcmp(type, known[i] + 1) != 0) /* after the byte order */
@@ -169,8 +171,8 @@ static int parse_descr(struct cursor *c, struct rung_array_info *array)
 	/* numpy.save() writes a list of fields, or a tuple for sub-arrays, instead of a string */
 	if (c->at < c->end && (*c->at == '[' || *c->at == '('))
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: a structured dtype (named fields or sub-arrays); save one "
-		                  "field: numpy.save(file, a['field'])",
+		                  "%s: a structured dtype (named fields or sub-arrays) is not "
+		                  "supported; save one field: numpy.save(file, a['field'])",
 		                  c->name);
 	rc = parse_string(c, descr);
 	return rc < 0 ? rc : dtype_of_descr(c, descr, &array->dtype);
@@ -213,7 +215,7 @@ static int parse_dim(struct cursor *c, uint64_t *dim_out)
 /* A tuple of dimensions. In Python (3) is a number, and only (3,) is a tuple. */
 static int parse_shape(struct cursor *c, struct rung_array_info *array)
 {
-	bool comma = true; /* a comma came last, or nothing yet */
+	bool comma = true; /* the last token was a comma, or there was none yet */
 	int rc;
 
 	if (!skip_char(c, '('))
@@ -255,7 +257,8 @@ static int parse_value(struct cursor *c, enum key key, struct rung_array_info *a
 	}
 }
 
-/* The whole dict, with each key once: of two values, readers would choose differently. */
+/* Parse the whole dict. Each key may occur only once, because readers differ in which of two values
+ * they use. */
 static int parse_dict(struct cursor *c, struct rung_array_info *array)
 {
 	bool seen[KEY_COUNT] = { false }, comma = true;
@@ -288,7 +291,7 @@ static int parse_dict(struct cursor *c, struct rung_array_info *array)
 	skip_space(c);
 	if (c->at != c->end)
 		return malformed(c, "text after the dict");
-	/* NumPy requires all three as well */
+	/* NumPy also requires all three keys */
 	for (key = 0; key < KEY_COUNT; key++) {
 		if (!seen[key])
 			return malformed(c, key == KEY_DESCR     ? "no descr"
@@ -333,7 +336,7 @@ static int parse_prefix(const char *name, const unsigned char *head, uint64_t by
 	if (len > RUNG__NPY_HEADER_BYTES_MAX)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: the .npy header claims %" PRIu64
-		                  " bytes, at most %u are sensible; "
+		                  " bytes, but at most %u are accepted; "
 		                  "write it again with numpy.save()",
 		                  name, len, RUNG__NPY_HEADER_BYTES_MAX);
 	return 0;
@@ -351,7 +354,7 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 	                  &npy.data_offset);
 	if (rc < 0)
 		return rc;
-	/* the caller may have less than the header only if the file ends there */
+	/* the caller has less than the header only if the file ends inside the header */
 	if (npy.data_offset > head_bytes || npy.data_offset > file_bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: truncated: the .npy header ends at byte %" PRIu64
@@ -365,7 +368,7 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 		rc = rung__npy_refuse_fortran(name);
 	if (rc < 0)
 		return rc;
-	/* for a vector both orders are the same; a matrix becomes its transpose in C order */
+	/* both orders of a vector are the same; a matrix becomes its transpose in C order */
 	npy.transposed = c.fortran && npy.array.dim_count == 2;
 	if (npy.transposed) {
 		uint64_t swap = npy.array.dims[0];
@@ -404,11 +407,13 @@ int rung__npy_read(int fd, const char *name, uint64_t base, uint64_t file_bytes,
 	rc = parse_prefix(name, prefix, file_bytes, &dict_at, &data_at);
 	if (rc < 0)
 		return rc;
-	/* at most 1 MiB and the prefix; rung__npy_parse() reports a file that ends in the header */
+	/* at most 1 MiB plus the prefix; rung__npy_parse() reports a file that ends inside the
+	 * header */
 	head_bytes = RUNG__MIN(data_at, file_bytes);
 	head = rung__malloc((size_t)head_bytes);
 	if (!head)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes for the .npy header", name,
+		return rung__fail(RUNG_E_NOMEM,
+		                  "%s: no memory for a .npy header of %" PRIu64 " bytes", name,
 		                  head_bytes);
 	rc = rung__pread_all(fd, name, head, head_bytes, base);
 	if (rc == 0)
@@ -425,7 +430,8 @@ void rung__npy_format(const struct rung_array_info *array,
 		RUNG_DTYPE_LIST(DESCR_ROW)
 #undef DESCR_ROW
 	};
-	const unsigned len = RUNG__NPY_DATA_OFFSET - 10; /* of the dict; 10 bytes precede it */
+	/* length of the dict, which follows 10 bytes */
+	const unsigned len = RUNG__NPY_DATA_OFFSET - 10;
 	char *text = (char *)head_out + 10;
 	size_t used;
 
@@ -441,6 +447,7 @@ void rung__npy_format(const struct rung_array_info *array,
 		                         array->dims[i]);
 	used += (size_t)snprintf(text + used, len - used, "%s), }",
 	                         array->dim_count == 1 ? "," : "");
-	text[used] = ' ';                           /* snprintf()'s NUL */
-	head_out[RUNG__NPY_DATA_OFFSET - 1] = '\n'; /* the format demands it as the last byte */
+	text[used] = ' '; /* replace the NUL that snprintf() wrote */
+	/* the format requires a line feed as the last byte */
+	head_out[RUNG__NPY_DATA_OFFSET - 1] = '\n';
 }

@@ -27,16 +27,15 @@ static int begin_file(struct rung__generated *generated)
 	generated->path = rung__format("%s: its copy in %s", generated->src->spec, dir);
 	generated->buffer = rung__malloc_aligned(RUNG__PAGE_BYTES, BUFFER_BYTES);
 	if (!generated->path || !generated->buffer)
-		return rung__fail(RUNG_E_NOMEM, "%s: a buffer of %u bytes", generated->src->spec,
-		                  BUFFER_BYTES);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for a buffer of %u bytes",
+		                  generated->src->spec, BUFFER_BYTES);
 	/* before the member is inflated, which may take long, not after */
 	rc = rung__space_check(dir, generated->bytes);
 	if (rc < 0)
-		return rung__fail(
-			rc,
-			"%s: its %" PRIu64
-			" bytes go into a temporary file: %s; set TMPDIR to a folder with room",
-			generated->src->spec, generated->bytes, rung_last_error());
+		return rung__fail(rc,
+		                  "%s: its %" PRIu64 " bytes do not fit in a temporary file: %s; "
+		                  "set TMPDIR to a folder with room",
+		                  generated->src->spec, generated->bytes, rung_last_error());
 	return rung__direct_temp(&generated->file, dir, generated->path, generated->bytes);
 }
 
@@ -49,8 +48,8 @@ int rung__generated_begin(struct rung__generated *generated, struct rung_source 
 		return begin_file(generated);
 	src->data = rung__malloc_array(bytes, 1);
 	if (!src->data)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " bytes to hold it", src->spec,
-		                  bytes);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for its %" PRIu64 " bytes",
+		                  src->spec, bytes);
 	src->data_bytes = bytes;
 	return 0;
 }

@@ -18,20 +18,21 @@ static int check_shape(const struct rung_source *src, uint64_t vertex_count)
 	const char *spec = rung__source_spec(src);
 
 	if (info->dim_count != 1 || (info->dtype != RUNG_BOOL && !is_integer(info->dtype)))
-		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: vertices are a bool mask or integer ids with 1 dimension, "
-		                  "this is %s with %u; "
-		                  "convert it with a.astype('<i8').ravel()",
-		                  spec, rung_dtype_name(info->dtype), info->dim_count);
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"%s: vertices must be a bool mask or integer ids with 1 dimension, "
+			"but this is %s with %u; "
+			"convert it with a.astype('<i8').ravel()",
+			spec, rung_dtype_name(info->dtype), info->dim_count);
 	if (info->dtype == RUNG_BOOL && info->row_count != vertex_count)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: the mask has %" PRIu64 " entries, there are %" PRIu64
-		                  " vertices; give one for each vertex",
+		                  " vertices; give one entry for each vertex",
 		                  spec, info->row_count, vertex_count);
 	/* also without `distinct`: a set has no more members than there are vertices */
 	if (info->row_count > vertex_count)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: has %" PRIu64 " ids, there are only %" PRIu64
+		                  "%s: has %" PRIu64 " ids, but there are only %" PRIu64
 		                  " vertices; give each id once",
 		                  spec, info->row_count, vertex_count);
 	return 0;
@@ -107,7 +108,7 @@ static int write_ids(const struct rung_source *src, const void *data, uint64_t v
 		if (!integer_at(data, info->dtype, i, &ids[i], &negative))
 			return rung__fail(RUNG_E_RANGE,
 			                  "%s: entry %" PRIu64 " is %" PRId64
-			                  ", ids are 0 to %" PRIu64 "; give ids of vertices",
+			                  ", but ids are 0 to %" PRIu64 "; give vertex ids",
 			                  rung__source_spec(src), i, negative, vertex_count - 1);
 		if (ids[i] >= vertex_count)
 			return rung__fail(RUNG_E_RANGE,
@@ -139,7 +140,8 @@ static int check_distinct(const struct rung_source *src, uint64_t vertex_count, 
 	int rc = 0;
 
 	if (!seen)
-		return rung__fail(RUNG_E_NOMEM, "%s: a bit for each of %" PRIu64 " vertices",
+		return rung__fail(RUNG_E_NOMEM,
+		                  "%s: no memory for a bit for each of %" PRIu64 " vertices",
 		                  rung__source_spec(src), vertex_count);
 	for (uint64_t i = 0; rc == 0 && i < count; i++) {
 		if (seen[ids[i] / 64] >> (ids[i] % 64) & 1)
@@ -161,8 +163,8 @@ static int convert_ids(const struct rung_source *src, const void *data, uint64_t
 	int rc = 0;
 
 	if (!ids)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " ids", rung__source_spec(src),
-		                  count);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " ids",
+		                  rung__source_spec(src), count);
 	if (mask)
 		write_masked(data, vertex_count, ids);
 	else
@@ -191,8 +193,8 @@ int rung_source_read_vertices(const struct rung_source *src, uint64_t vertex_cou
 	/* all of it at once: a set has at most vertex_count entries */
 	data = rung__malloc_array(info->row_count, (size_t)info->row_bytes);
 	if (!data)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " entries", rung__source_spec(src),
-		                  info->row_count);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " entries",
+		                  rung__source_spec(src), info->row_count);
 	rc = rung_source_read(src, 0, info->row_count, data);
 	if (rc == 0)
 		rc = convert_ids(src, data, vertex_count, distinct, count_out, ids_out);

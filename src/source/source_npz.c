@@ -59,7 +59,8 @@ int rung__source_no_member(struct rung_source *src)
 	list_members(zip, list);
 	zip_discard(zip);
 	return rung__fail(RUNG_E_INVAL,
-	                  "%s: names no member of the .npz; write file.npz:member. It has: %s",
+	                  "%s: names no member of the .npz; write it as file.npz:MEMBER; "
+	                  "it has: %s",
 	                  src->spec, list);
 }
 
@@ -180,8 +181,8 @@ static int check_sizes(const struct rung_source *src, const zip_stat_t *st, uint
 	    (st->comp_method != ZIP_CM_STORE || st->size == st->comp_size))
 		return 0;
 	return rung__fail(RUNG_E_FORMAT,
-	                  "%s: its zip entry claims %" PRIu64 " bytes out of %" PRIu64
-	                  " in a file of %" PRIu64 ", which is impossible; copy it again",
+	                  "%s: its zip entry claims %" PRIu64 " bytes, compressed to %" PRIu64
+	                  ", in a file of %" PRIu64 ", which is impossible; copy it again",
 	                  src->spec, (uint64_t)st->size, (uint64_t)st->comp_size, file_bytes);
 }
 
@@ -299,8 +300,8 @@ int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t 
 	/* the pickle is parsed in memory: unlike other members it cannot go into a file */
 	if (rc == 0 && st.size > rung__generated_memory_max)
 		rc = rung__fail(RUNG_E_FORMAT,
-		                "%s: its '*%s' claims %" PRIu64 " bytes, at most %" PRIu64
-		                " are read",
+		                "%s: its '*%s' claims %" PRIu64 " bytes, but at most %" PRIu64
+		                " are supported",
 		                src->path, end, (uint64_t)st.size, rung__generated_memory_max);
 	if (rc == 0)
 		rc = check_sizes(src, &st, file_bytes);

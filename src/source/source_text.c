@@ -39,7 +39,7 @@ struct line {
 static int bad_line(const struct text *text, const char *what)
 {
 	return rung__fail(RUNG_E_FORMAT,
-	                  "%s: line %" PRIu64 " %s; write one id a line, without a header, as "
+	                  "%s: line %" PRIu64 " %s; write one id per line, without a header, as "
 	                  "numpy.savetxt(file, ids, '%%d') does",
 	                  text->path, text->row + 1, what);
 }
@@ -136,7 +136,7 @@ static int go_to(struct text *text, uint64_t row)
 		rc = next_id(text, &there);
 	if (rc == 0 && !there)
 		return rung__fail(RUNG_E_IO,
-		                  "%s: has %" PRIu64 " lines, it had %" PRIu64
+		                  "%s: has %" PRIu64 " lines, but had %" PRIu64
 		                  " when it was opened; do not change it while it is read",
 		                  text->path, text->row, text->count);
 	return rc;
@@ -204,7 +204,7 @@ static int open_file(const struct rung_source *src, struct text *text)
 	/* gzdirect() reads the first bytes: 1 for a file that is not compressed */
 	if (gzdirect(text->file) != !named_gz(src->path))
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: its name indicates that it is %scompressed by gzip, its "
+		                  "%s: its name indicates that it is %scompressed by gzip, but its "
 		                  "first bytes contradict this; rename it",
 		                  src->path, named_gz(src->path) ? "" : "not ");
 	return 0;

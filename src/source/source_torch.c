@@ -22,10 +22,11 @@ static int check_zip(const struct rung_source *src, uint64_t file_bytes)
 	                 : rung__pread_all(src->fd, src->path, magic, sizeof(magic), 0);
 
 	if (rc == 0 && memcmp(magic, "PK\3\4", sizeof(magic)) != 0)
-		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: not a zip file, which torch.save() writes since torch 1.6; "
-		                  "load it with torch and save it again",
-		                  src->path);
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"%s: not a zip file, which torch.save() has written since torch 1.6; "
+			"load it with torch and save it again",
+			src->path);
 	return rc;
 }
 
@@ -57,9 +58,10 @@ static int no_key(const struct rung_source *src, const struct rung__pickle_dict 
 		used += strlen(dict->items[i].key);
 	}
 	if (!key)
-		return rung__fail(RUNG_E_INVAL,
-		                  "%s: names no array of the dict; write file.pt:KEY. It has: %s",
-		                  src->spec, list);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"%s: names no array of the dict; write it as file.pt:KEY; it has: %s",
+			src->spec, list);
 	return rung__fail(RUNG_E_NOENT, "%s: has no array '%s'; it has: %s", src->path, key, list);
 }
 
@@ -75,11 +77,12 @@ static int open_array(struct rung_source *src, const struct rung__pickle_item *i
 	if (item->count > item->text_bytes / item_bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: array '%s' claims %" PRIu64
-		                  " entries, which do not fit the %" PRIu64 " bytes it has",
+		                  " entries, which do not fit in its %" PRIu64 " bytes",
 		                  src->path, item->key, item->count, item->text_bytes);
 	data = rung__malloc_array(item->count, (size_t)item_bytes);
 	if (!data)
-		return rung__fail(RUNG_E_NOMEM, "%s: %" PRIu64 " entries", src->spec, item->count);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " entries", src->spec,
+		                  item->count);
 	rc = rung__pickle_array(src->path, item, data);
 	if (rc < 0) {
 		rung__free(data);

@@ -171,7 +171,7 @@ static int read_locked(struct inflated *inflated, uint64_t first, uint64_t count
 
 	if (inflated->damaged)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: is damaged, as was found before; copy it again",
+		                  "%s: is damaged, as an earlier read has shown; copy it again",
 		                  inflated->src->spec);
 	rc = find_handle(inflated, first, &handle);
 	if (rc < 0)
@@ -232,8 +232,8 @@ int rung__inflated_begin(struct rung_source *src, const zip_stat_t *st, size_t h
 	if (!head || !inflated) {
 		rung__free(head);
 		rung__free(inflated);
-		return rung__fail(RUNG_E_NOMEM, "%s: %zu bytes for the .npy header", src->spec,
-		                  head_bytes);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for a .npy header of %zu bytes",
+		                  src->spec, head_bytes);
 	}
 	pthread_mutex_init(&inflated->lock, NULL);
 	inflated->src = src;

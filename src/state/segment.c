@@ -29,16 +29,19 @@ int rung__segment_create(const char *name, uint64_t bytes, struct rung__segment 
 
 	segment.fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (segment.fd < 0)
-		return rung__fail_errno(errno, "%s: memory to be shared (memfd_create)", name);
+		return rung__fail_errno(errno, "%s: cannot create shared memory (memfd_create)",
+		                        name);
 	if (ftruncate(segment.fd, (off_t)segment.bytes) < 0) {
-		rc = rung__fail_errno(errno, "%s: %" PRIu64 " bytes of memory to be shared", name,
-		                      segment.bytes);
+		rc = rung__fail_errno(errno,
+		                      "%s: cannot allocate %" PRIu64 " bytes of shared memory",
+		                      name, segment.bytes);
 		goto close_fd;
 	}
 	segment.base = rung__map_shared(segment.fd, segment.bytes, true);
 	if (!segment.base) {
-		rc = rung__fail(RUNG_E_NOMEM, "%s: not enough memory for %" PRIu64 " shared bytes",
-		                name, segment.bytes);
+		rc = rung__fail(RUNG_E_NOMEM,
+		                "%s: no memory for %" PRIu64 " bytes of shared memory", name,
+		                segment.bytes);
 		goto close_fd;
 	}
 	*segment_out = segment;
@@ -67,9 +70,9 @@ int rung__segment_fix(const char *name, struct rung__segment *segment)
 {
 	/* F_SEAL_SEAL: no process can add a seal that would refuse writable mappings later */
 	if (fcntl(segment->fd, F_ADD_SEALS, SIZE_SEALS | F_SEAL_SEAL) < 0)
-		return rung__fail_errno(errno,
-		                        "%s: fixing the size of %" PRIu64 " bytes of shared memory",
-		                        name, segment->bytes);
+		return rung__fail_errno(
+			errno, "%s: cannot fix the size of %" PRIu64 " bytes of shared memory",
+			name, segment->bytes);
 	return 0;
 }
 
@@ -85,10 +88,11 @@ int rung__segment_seal(const char *name, struct rung__segment *segment)
 
 	if (read_fd < 0)
 		return rung__fail_errno(
-			errno, "%s: opening shared memory again through /proc/self/fd", name);
+			errno, "%s: cannot reopen shared memory through /proc/self/fd", name);
 	if (!rung__map_readonly(segment->base, read_fd, segment->bytes) ||
 	    add_seals(segment->fd) < 0) {
-		int rc = rung__fail_errno(errno, "%s: sealing %" PRIu64 " bytes of shared memory",
+		int rc = rung__fail_errno(errno,
+		                          "%s: cannot seal %" PRIu64 " bytes of shared memory",
 		                          name, segment->bytes);
 
 		close(read_fd);
@@ -114,7 +118,7 @@ int rung__segment_attach(const char *name, int fd, uint64_t bytes, bool writable
 		                  "change while it is in use",
 		                  name);
 	if (fstat(fd, &st) < 0)
-		return rung__fail_errno(errno, "%s: shared memory", name);
+		return rung__fail_errno(errno, "%s: cannot check the size of shared memory", name);
 	if ((uint64_t)st.st_size != segment.bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: the shared memory has %jd bytes, not %" PRIu64, name,

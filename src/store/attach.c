@@ -38,16 +38,18 @@ static int check_answer(const char *path, const struct rung__answer *answer)
 		                  "%s: the process that answers there does not share a store",
 		                  path);
 	if (offer->version != RUNG__SHARE_VERSION)
-		return rung__fail(RUNG_E_ABI,
-		                  "%s: shared with version %u of the protocol, this rung has %u; "
-		                  "use one version of rung on both sides",
-		                  path, offer->version, RUNG__SHARE_VERSION);
+		return rung__fail(
+			RUNG_E_ABI,
+			"%s: shared with protocol version %u, but this version of rung uses "
+			"%u; use one version of rung on both sides",
+			path, offer->version, RUNG__SHARE_VERSION);
 	if (offer->bytes != sizeof(*offer) || answer->bytes != sizeof(*offer) ||
 	    (answer->flags & MSG_TRUNC))
-		return rung__fail(RUNG_E_ABI,
-		                  "%s: the offer has %u bytes (%zu received), this rung's has %zu; "
-		                  "use one build of rung on both sides",
-		                  path, offer->bytes, answer->bytes, sizeof(*offer));
+		return rung__fail(
+			RUNG_E_ABI,
+			"%s: the offer has %u bytes (%zu received), but this build of rung "
+			"expects %zu; use one build of rung on both sides",
+			path, offer->bytes, answer->bytes, sizeof(*offer));
 	/* the shape is not checked yet: the count is used only for this comparison */
 	for (unsigned i = 0; i < RUNG__OFFER_KINDS; i++)
 		wanted += rung__offer_count(&offer->shape, i);
@@ -209,13 +211,14 @@ static int check_file(const char *path, const struct rung__offer *offer, uint64_
 	struct stat st;
 
 	if (fstat(fd, &st) < 0)
-		return rung__fail_errno(errno, "%s: the shared features file", path);
+		return rung__fail_errno(errno, "%s: cannot check the shared features file", path);
 	if (!S_ISREG(st.st_mode) || st.st_dev != offer->files[file_idx].device ||
 	    st.st_ino != offer->files[file_idx].inode)
-		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: the received descriptor is not of features file %" PRIu64
-		                  " of %s",
-		                  path, file_idx, offer->path);
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"%s: the received descriptor does not refer to features file %" PRIu64
+			" of %s",
+			path, file_idx, offer->path);
 	if ((uint64_t)st.st_size != bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: features file %" PRIu64 " of %s has %jd bytes, not %" PRIu64
@@ -351,7 +354,7 @@ static int accept_device(const char *path, struct rung_store *store, int *alive_
 		if (!store->opts.gpu)
 			return 0;
 		return rung__fail(RUNG_E_INVAL,
-		                  "%s: gpu %d, the shared store gathers on the CPU; "
+		                  "%s: opts.gpu is %d, but the shared store gathers on the CPU; "
 		                  "leave opts.gpu NULL",
 		                  path, *store->opts.gpu);
 	}
@@ -359,7 +362,8 @@ static int accept_device(const char *path, struct rung_store *store, int *alive_
 	if (!ops)
 		return RUNG_E_NOSUP;
 	if (store->opts.gpu && *store->opts.gpu < 0)
-		return rung__fail(RUNG_E_INVAL, "%s: gpu %d; give a GPU's number, 0 or above", path,
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: gpu %d is not valid; give a GPU's number, 0 or above", path,
 		                  *store->opts.gpu);
 	gpu = store->opts.gpu ? *store->opts.gpu : ops->current();
 	if (gpu < 0)

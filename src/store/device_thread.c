@@ -391,8 +391,8 @@ static int check_alive(const struct rung_store *store)
 	if (store->alive_fd < 0 || poll(&other, 1, 0) <= 0)
 		return 0;
 	return rung__fail(RUNG_E_NODEV, "gather: the process that shared the store has closed it "
-	                                "or is gone, with its GPU memory; "
-	                                "attach again once it is shared");
+	                                "or has ended, and its GPU memory is gone; "
+	                                "attach again once the store is shared again");
 }
 
 int rung__device_thread_submit(struct rung_request *request, const struct rung_ids *ids, void *out,

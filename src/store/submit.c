@@ -111,13 +111,15 @@ int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, voi
 			"batch_rows_max, or use rung_gather()",
 			ids->count, store->opts.batch_rows_max);
 	if (stream && stream != RUNG_STREAM_OWN && !store->device)
-		return rung__fail(RUNG_E_INVAL, "gather: a CUDA stream, but the store gathers on "
-		                                "the CPU; give RUNG_STREAM_OWN");
+		return rung__fail(RUNG_E_INVAL,
+		                  "gather: got a CUDA stream, but the store gathers on "
+		                  "the CPU; pass RUNG_STREAM_OWN");
 	request = rung__request_acquire(store, false);
 	if (!request)
-		return rung__fail(RUNG_E_AGAIN,
-		                  "gather: all %u requests are in flight; wait for one and put it",
-		                  store->opts.requests_max);
+		return rung__fail(
+			RUNG_E_AGAIN,
+			"gather: all %u requests are in flight; wait for one and release it",
+			store->opts.requests_max);
 	rc = start(request, ids, 0, out, out_stride, stream);
 	if (rc < 0) {
 		rung__request_free(request);

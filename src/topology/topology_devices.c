@@ -218,7 +218,8 @@ static int grow_devices(struct rung__sys *sys, struct rung_topology *topology, s
 	struct rung_topology_device *devices;
 
 	if (used + count > DEVICES_MAX)
-		return rung__fail(RUNG_E_FORMAT, "%s: shows %zu GPUs and drives, more than %u",
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: shows %zu GPUs and drives; at most %u are supported",
 		                  sys->path, used + count, DEVICES_MAX);
 	devices = rung__arena_alloc(sys->arena, used + count, sizeof(*devices));
 	if (!devices)

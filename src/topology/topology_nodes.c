@@ -96,7 +96,8 @@ static int read_huge_pages(struct rung__sys *sys, const char *folder,
 	if (rc < 0)
 		return rc;
 	if (kib.count > PAGE_SIZES_MAX)
-		return rung__fail(RUNG_E_FORMAT, "%s: has %" PRIu32 " page sizes, more than %u",
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: has %" PRIu32 " page sizes; at most %u are supported",
 		                  sys->path, kib.count, PAGE_SIZES_MAX);
 	pages = rung__arena_alloc(sys->arena, kib.count, sizeof(*pages));
 	if (!pages)
@@ -202,7 +203,7 @@ static int read_distances(struct rung__sys *sys, uint32_t node, uint32_t *row, s
 		got++;
 	}
 	if (got != count)
-		return rung__fail(RUNG_E_FORMAT, "%s: has %zu distances where %zu nodes are online",
+		return rung__fail(RUNG_E_FORMAT, "%s: has %zu distances, but %zu nodes are online",
 		                  sys->path, got, count);
 	return 0;
 }

@@ -56,9 +56,10 @@ static int sum_rest(const struct rung__member_crc *crc, uint64_t first, uint64_t
 
 static int fail_crc(const struct rung__member_crc *crc)
 {
-	return rung__fail(RUNG_E_FORMAT,
-	                  "%s: its CRC is not that of its zip entry: it is damaged; copy it again",
-	                  crc->name);
+	return rung__fail(
+		RUNG_E_FORMAT,
+		"%s: its CRC differs from that of its zip entry: it is damaged; copy it again",
+		crc->name);
 }
 
 /* All of the array is summed: add the parts around it, and compare. With the lock held; it reads

@@ -245,7 +245,7 @@ class Shared(GpuTest):
         output, message = attacher.communicate(timeout=60)
         self.assertEqual((attacher.returncode, output), (1, ""))
         self.assertRegex(message,
-                         "rung bench: .*the process that shared the store has closed it or is gone")
+                         "rung bench: .*process that shared the store has closed it or has ended")
 
 
 class Reports(GpuTest):

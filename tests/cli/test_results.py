@@ -259,7 +259,7 @@ class Results(CliTest):
         self.fails("bench", self.staged, "--profile", self.profile(nvme_read=[{}]), code=1,
                    says=["machine.json", "nvme_read"])
         self.fails("plan", self.staged, "--host", "20%", "--profile", self.profile(nvme_read=[]),
-                   code=2, says="the profile has no reads")
+                   code=2, says="the profile has no read rates")
 
     def test_plan_with_everything_in_memory(self):
         plan = self.json_of("plan", self.staged, "--host", "max")

@@ -211,8 +211,8 @@ class Malformed(NumaTest):
                      "a number up to")
 
     def test_distances_and_ratings(self):
-        self.refused(NODE0 + "distance = 10", "", "has 1 distances where 2 nodes are online")
-        self.refused(NODE0 + "distance = 10 20 30", "", "has 3 distances where 2 nodes are online")
+        self.refused(NODE0 + "distance = 10", "", "has 1 distances, but 2 nodes are online")
+        self.refused(NODE0 + "distance = 10 20 30", "", "has 3 distances, but 2 nodes are online")
         self.refused(NODE0 + "distance = 10 256", "256", "a distance up to 255")
         self.refused(NODE0 + "distance = ten 20", "ten", "a distance up to 255")
         self.refused(NODE0 + "access0/initiators/read_bandwidth = 17592186044416", "17592186044416",
@@ -272,10 +272,10 @@ class Malformed(NumaTest):
     def test_too_many_devices_or_page_sizes(self):
         root = self.machine("two-sockets", *("sys/block/nvme7n%d/" % (i + 1) for i in range(4100)))
         self.fails("numa", "--topology", "--root", root, code=1,
-                   says=["4110 GPUs and drives, more than 4096"])
+                   says=["4110 GPUs and drives; at most 4096"])
         root = self.machine("two-sockets", *(NODE0 + "hugepages/hugepages-%dkB/" % (1 << i)
                                              for i in range(17)))
-        self.fails("numa", "--topology", "--root", root, code=1, says=["page sizes, more than 16"])
+        self.fails("numa", "--topology", "--root", root, code=1, says=["page sizes; at most 16"])
 
 
 class Usage(NumaTest):
@@ -290,7 +290,7 @@ class Usage(NumaTest):
                    says="--csv and --topology exclude each other")
         self.fails("numa", "--csv", "--json", code=2, says="give one of them")
         self.fails("numa", "--dir-size", "1GiB", code=2,
-                   says="--dir-size is the size of the file of --dir")
+                   says="--dir-size needs --dir")
         for text in ("", ",", "latency,", "latency,,touch", "everything"):
             self.fails("numa", "--only", text, code=2, says="--only: ")
         for option, text in (("--row-bytes", "3"), ("--row-bytes", "1048577"),

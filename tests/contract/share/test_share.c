@@ -59,7 +59,7 @@ Test(share, an_attached_store_gives_the_same_rows)
 	rung_store_close(creator);
 }
 
-Test(share, all_rows_in_memory_or_none_can_be_shared)
+Test(share, stores_with_all_or_no_rows_in_memory_can_be_shared)
 {
 	static const uint64_t budgets[] = { RUNG_BYTES_MAX, 4 * 8192 };
 
@@ -298,7 +298,7 @@ Test(share, invalid_paths_are_refused)
 	cr_assert_eq(rung_store_attach(path, NULL, &store), RUNG_E_INVAL);
 	fails_to_share("", RUNG_E_INVAL, "this one has 0");
 	snprintf(path, sizeof(path), "%s/none/here/s", s.base.parent);
-	fails_to_share(path, RUNG_E_NOENT, "creating the folder");
+	fails_to_share(path, RUNG_E_NOENT, "cannot create the folder");
 	snprintf(path, sizeof(path), "%s/", s.folder);
 	fails_to_share(path, RUNG_E_INVAL, "names a folder");
 	cr_assert_eq(rung_store_attach(NULL, NULL, &store), RUNG_E_INVAL);

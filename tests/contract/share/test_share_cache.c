@@ -216,7 +216,7 @@ Test(share_cache, the_33rd_process_does_not_use_it)
 	gather_in(creator, 3);
 	fd = rung__reopen(creator->pool.shared.fd, O_RDWR);
 	cr_assert_eq(fcntl(fd, F_OFD_SETLK, &seats), 0); /* seats of the other 31 */
-	check_without(&opts, "32 processes use it");
+	check_without(&opts, "used by 32 processes");
 	close(fd);
 	cr_assert_eq(rung_store_attach(s.path, &opts, &store), 0, "%s", rung_last_error());
 	gather_in(store, 3);

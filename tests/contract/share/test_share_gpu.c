@@ -59,7 +59,8 @@ Test(share_gpu, a_killed_attacher_does_not_disturb_the_others)
 	rung_store_close(creator);
 }
 
-/* Its GPU memory goes with it: readers of rows there get an error, the others do not notice. */
+/* Its GPU memory is freed with it: processes that read rows there get an error, the others do not
+ * notice. */
 Test(share_gpu, readers_of_its_gpu_memory_notice_a_killed_creator)
 {
 	struct share_child creator, child;
@@ -183,7 +184,7 @@ Test(share_gpu, an_attacher_may_choose_its_gpu)
 	cr_assert(strstr(child.line, "GPU 77 does not exist"), "%s", child.line);
 	cr_assert_eq(share_child_end(&child), 0);
 	cr_assert_eq(attach_to_gpu(&child, "-2"), RUNG_E_INVAL, "%s", child.line);
-	cr_assert(strstr(child.line, "gpu -2; give a GPU's number"), "%s", child.line);
+	cr_assert(strstr(child.line, "gpu -2 is not valid; give a GPU's number"), "%s", child.line);
 	cr_assert_eq(share_child_end(&child), 0);
 	rung_store_close(creator);
 	opts.gpu = &info.node; /* any GPU number */

@@ -81,7 +81,7 @@ Test(refusals, a_gpu_for_a_store_that_gathers_on_the_cpu)
 	struct rung_store *store;
 
 	assert_error(rung_store_attach(s.path, &opts, &store), RUNG_E_INVAL,
-	             "gpu 0, the shared store gathers on the CPU; leave opts.gpu NULL");
+	             "opts.gpu is 0, but the shared store gathers on the CPU; leave opts.gpu NULL");
 }
 
 /* Close the socket while connections wait to be accepted: they are reset. */
@@ -102,7 +102,7 @@ Test(refusals, a_reset_connection_brings_no_descriptors)
 	int files[32];
 	int rc;
 
-	/* a good answer first, then files with the descriptor numbers that it brought */
+	/* a good answer first, then files that get the descriptor numbers of that answer */
 	cr_assert_eq(rung_store_attach(s.path, &opts, &store), 0, "%s", rung_last_error());
 	rung_store_close(store);
 	for (unsigned i = 0; i < 32; i++)
@@ -158,7 +158,7 @@ Test(refusals, other_versions)
 	refuses(&message, RUNG_E_ABI, later);
 	message = good;
 	message.offer.version = 0;
-	message.bytes = 16; /* versions have only the head in common */
+	message.bytes = 16; /* all versions have only the head in common */
 	refuses(&message, RUNG_E_ABI, "version 0");
 	message = good;
 	message.offer.bytes++;
@@ -182,7 +182,7 @@ Test(refusals, descriptors_that_do_not_match_the_offer)
 	refuses(&message, RUNG_E_IO, "ulimit -n"); /* the fourth is cut off */
 	message = good;
 	message.fds[RUNG__OFFER_FEATURES] = other;
-	refuses(&message, RUNG_E_FORMAT, "is not of");
+	refuses(&message, RUNG_E_FORMAT, "does not refer to");
 	message = good;
 	message.fds[RUNG__OFFER_HOST] = other;
 	refuses(&message, RUNG_E_FORMAT, "not sealed");
@@ -241,7 +241,7 @@ Test(refusals, invalid_row_placements)
 	struct stat st;
 
 	cr_assert_eq(fstat(good.fds[RUNG__OFFER_MAP], &st), 0);
-	/* the cache's would be the next one */
+	/* the next one would be that of the cache */
 	cr_assert_eq(good.fd_count, RUNG__OFFER_VERTICES + 1);
 	message.fds[RUNG__OFFER_VERTICES + 1] = message.fds[RUNG__OFFER_VERTICES];
 	message.fds[RUNG__OFFER_VERTICES] = memory((uint64_t)st.st_size, 0xff, seals);
@@ -306,8 +306,8 @@ Test(refusals, invalid_numbers)
 	WRONG(shape.gpu_count, RUNG_GPUS_MAX + 1, "number of GPUs");
 	WRONG(shape.map_bytes, 3, "map");
 	WRONG(shape.map_bytes, 8, "the shared memory has");
-	WRONG(files[0].inode, good.offer.files[0].inode + 1, "is not of");
-	WRONG(files[0].device, good.offer.files[0].device + 1, "is not of");
+	WRONG(files[0].inode, good.offer.files[0].inode + 1, "does not refer to");
+	WRONG(files[0].device, good.offer.files[0].device + 1, "does not refer to");
 	WRONG(path[0], 'x', "no absolute path");
 	/* GPU rows without a GPU */
 	message.offer.shape.tiers[RUNG__TIER_GPU].row_count =

@@ -258,13 +258,13 @@ Test(dataset, any_changed_byte_of_the_manifest_is_detected)
 		for (int bit = 0; bit < 8; bit += 3) {
 			text[at] = (char)(text[at] ^ 1 << bit);
 			cr_assert_eq(support_write_file(path, text, bytes), 0);
-			fails(RUNG_E_CORRUPT, "fails its own checksum");
+			fails(RUNG_E_CORRUPT, "does not match its own checksum");
 			text[at] = (char)(text[at] ^ 1 << bit);
 		}
 	}
 	for (size_t cut = 0; cut < bytes; cut += 13) {
 		cr_assert_eq(support_write_file(path, text, cut), 0);
-		fails(RUNG_E_CORRUPT, "fails its own checksum");
+		fails(RUNG_E_CORRUPT, "does not match its own checksum");
 	}
 	free(text);
 }

@@ -166,7 +166,7 @@ Test(edges_relabel, a_failed_relabelling_leaves_no_files)
 	signal(SIGXFSZ, SIG_IGN);
 	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	assert_error(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_NOSPC,
-	             "5.partial: reserving 364096 bytes");
+	             "5.partial: cannot reserve 364096 bytes");
 	assert_nothing_was_made();
 	rung_edges_close(edges);
 	free(vertex_of_rank);

@@ -49,7 +49,7 @@ Test(edges_sort, sorting_columns_and_rows_equals_a_load)
 	test_graph_fini(&graph);
 }
 
-/* Most edges end in vertex 4711. They do not fit in memory at a time, so they are dealt into
+/* Most edges end in vertex 4711. They do not fit in memory together, so they are dealt into
  * smaller buckets, as one list, and by value. */
 Test(edges_sort, sorting_a_list_larger_than_memory_equals_a_load)
 {
@@ -211,7 +211,7 @@ Test(edges_sort, a_file_size_limit_is_reported_with_the_space_needed)
 
 		cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
 		assert_error(open_edges(&spec, 1, opts, &edges), RUNG_E_NOSPC,
-		             "bytes are needed there in all");
+		             "bytes are needed in total");
 	}
 	opts.temp_dir = "/nowhere";
 	opts.graph.specs = &spec;
@@ -232,8 +232,7 @@ Test(edges_sort, a_small_graph_needs_little_space_whatever_the_memory)
 
 	signal(SIGXFSZ, SIG_IGN);
 	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
-	assert_error(open_edges(&spec, 1, opts, &edges), RUNG_E_NOSPC,
-	             "bytes are needed there in all");
+	assert_error(open_edges(&spec, 1, opts, &edges), RUNG_E_NOSPC, "bytes are needed in total");
 	said = strstr(rung_last_error(), " (");
 	cr_assert(said && strtoull(said + 2, NULL, 10) <= 2 * (100000 * 8 + 20000 * 8), "%s",
 	          rung_last_error());

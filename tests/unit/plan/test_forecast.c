@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Seconds predicted from a profile, for plans and batches small enough for calculations by hand. */
+/* Seconds predicted from a profile, for plans and batches that are small enough to calculate by
+ * hand. */
 #include "forecast_fixture.h"
 
 TestSuite(forecast, .timeout = 60);
@@ -73,7 +74,7 @@ Test(forecast, rates_are_interpolated_between_depths_and_bounded_beyond, .init =
 	profile.reads[1].reads_per_s = 5e5;
 	plan.slots.slot_count = 2;
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 4e-6 * (4.0 / 3) / 2, 1e-12);
-	/* below the lowest measured depth a read takes as long as there */
+	/* below the lowest measured depth, a read takes as long as at that depth */
 	profile.reads[0].depth = 2;
 	plan.slots.slot_count = 1;
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 8e-6, 1e-12);
@@ -115,7 +116,7 @@ Test(forecast, warm_up_batches_fill_the_cache_and_are_not_counted, .init = setup
 	cr_assert_float_eq(out.memory_seconds, (2 * ID_NS + 2 * MISS_NS) * 1e-9, 1e-15);
 	opts.warmup_batches = 4;
 	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 4, &out), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "4 batches for warm-up, of 4: leave at least one"),
+	cr_assert(strstr(rung_last_error(), "4 of 4 batches are for warm-up; leave at least one"),
 	          "%s", rung_last_error());
 }
 
@@ -326,12 +327,13 @@ Test(forecast, invalid_input_is_rejected, .init = setup)
 	struct rung_forecast out = { .size = sizeof(out) };
 
 	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 1, &out), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "rank 1000, there are 1000 vertices"), "%s",
-	          rung_last_error());
+	cr_assert(strstr(rung_last_error(), "rank 1000 is out of range; there are 1000 vertices"),
+	          "%s", rung_last_error());
 	profile.reads_count = 0;
 	profile.drive_count = 0;
 	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 1, &out), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "the profile has no reads"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "the profile has no read rates"), "%s",
+	          rung_last_error());
 	profile.rows_count = 0;
 	cr_assert_eq(forecast_lists(&plan, &opts, ranks, starts, 1, &out), RUNG_E_INVAL);
 	out.size = 4096;

@@ -165,7 +165,7 @@ Test(profile, invalid_profiles_are_rejected_by_name)
 		{ "{\"schema\": 1}", "schema 1" }, /* a topology, not a profile */
 		{ "{\"schema\": 1, \"measured\": {}}", "\"results\"" },
 		{ "{\"schema\": 1, \"measured\": {}, \"results\": {}}", "\"results\"" },
-		{ PROFILE("", ""), "no rates of gathering rows" },
+		{ PROFILE("", ""), "no single-core rates of gathering rows" },
 		{ PROFILE(GATHER("one", "0", "0", "0", "5e6"), ""), "\"results: gather\"" },
 		{ PROFILE(GATHER("one", "0", "0", "-5", "5e6"), ""), "\"results: gather\"" },
 		{ PROFILE(GATHER("one", "0", "0", "99999999999999", "5e6"), ""),
@@ -179,7 +179,7 @@ Test(profile, invalid_profiles_are_rejected_by_name)
 		{ PROFILE(GATHER("one", "-1", "0", "512", "5e6"), ""), "\"results: gather\"" },
 		{ PROFILE(GATHER("one", "null", "null", "512", "5e6"), ""), "\"results: gather\"" },
 		{ PROFILE(ALL("0", "0", "2", "1e6") "," GATHER("one", "0", "1", "512", "5e6"), ""),
-		  "no rates of gathering rows by one core" },
+		  "no single-core rates of gathering rows" },
 		{ PROFILE(GATHER("one", "0", "0", "512", "0"), ""), "\"results: gather\"" },
 		{ PROFILE(GATHER("one", "0", "0", "512", "-1"), ""), "\"results: gather\"" },
 		{ PROFILE(GATHER("one", "0", "0", "512", "1e300"), ""), "\"results: gather\"" },

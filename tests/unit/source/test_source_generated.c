@@ -334,7 +334,7 @@ Test(source_generated, no_memory_is_allocated_for_the_ids_of_a_text)
 	src = opened(spec_of("", "a.csv.gz", ""), count);
 	cr_assert_lt(rung__source_location(src).memory_bytes, 400000);
 	assert_error(rung_source_read_vertices(src, 100, 0, &found, &ids), RUNG_E_FORMAT,
-	             "a.csv.gz: has 400000 ids, there are only 100 vertices");
+	             "a.csv.gz: has 400000 ids, but there are only 100 vertices");
 	cr_assert_null(ids);
 	cr_assert_eq(rung_source_read_vertices(src, count, 1, &found, &ids), 0, "%s",
 	             rung_last_error());
@@ -374,7 +374,7 @@ Test(source_generated, text_truncated_while_it_is_open_is_an_error)
 	src = opened(spec_of("", "a.txt", ""), 3);
 	cr_assert_eq(rung_source_read(src, 0, 3, ids), 0);
 	cr_assert_eq(support_write_file(file_at("a.txt"), "1\n2\n", 4), 0);
-	assert_error(rung_source_read(src, 0, 3, ids), RUNG_E_IO, "a.txt: has 2 lines, it had 3");
+	assert_error(rung_source_read(src, 0, 3, ids), RUNG_E_IO, "a.txt: has 2 lines, but had 3");
 	cr_assert_eq(rung_source_read(src, 0, 2, ids), 0);
 	cr_assert(ids[0] == 1 && ids[1] == 2);
 	rung_source_close(src);

@@ -279,7 +279,7 @@ Test(stage, an_empty_train_split_is_rejected_if_a_score_is_computed)
 	static float score[VERTICES];
 
 	splits[0].spec = put_npy("empty.npy", "<i8", "(0,)", NULL, 0);
-	fails(RUNG_E_FORMAT, "empty.npy: has no train vertex; leave the split train out");
+	fails(RUNG_E_FORMAT, "empty.npy: has no train vertex; omit the split 'train'");
 	splits[0].spec = put_npy("mask.npy", "|b1", "(60,)", mask, sizeof(mask));
 	fails(RUNG_E_FORMAT, "mask.npy: has no train vertex");
 	opts.dry_run = 1;
@@ -370,7 +370,7 @@ Test(stage, inconsistent_lengths_are_rejected)
 Test(stage, ids_out_of_range_are_named_with_position_and_value)
 {
 	splits[0].spec = put_npy("a.npy", "<i4", "(3,)", (int32_t[]){ 5, -7, 1 }, 12);
-	fails(RUNG_E_RANGE, "entry 1 is -7, ids are 0 to 59");
+	fails(RUNG_E_RANGE, "entry 1 is -7, but ids are 0 to 59");
 	splits[0].spec = put_npy("b.npy", "|i1", "(2,)", (int8_t[]){ 5, -128 }, 2);
 	fails(RUNG_E_RANGE, "entry 1 is -128");
 	splits[0].spec = put_npy("c.npy", "<i8", "(2,)", (int64_t[]){ INT64_MIN, 0 }, 16);

@@ -269,7 +269,7 @@ static const char *damaged_member(const char *npy)
 static void finds_damage(void)
 {
 	assert_error(rung_stage(&opts, NULL), RUNG_E_FORMAT,
-	             ".npz:m: its CRC is not that of its zip entry");
+	             ".npz:m: its CRC differs from that of its zip entry");
 	cr_assert_not(exists(out));
 	support_remove(partial);
 }
@@ -284,8 +284,7 @@ Test(stage_deflated, a_damaged_stored_member_is_detected_if_read_in_order)
 	opts.score.method = RUNG_SCORE_DEGREE;
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	verify.source = damaged_member(features);
-	assert_error(rung_dataset_verify(out, &verify, &report), RUNG_E_FORMAT,
-	             "its CRC is not that");
+	assert_error(rung_dataset_verify(out, &verify, &report), RUNG_E_FORMAT, "its CRC differs");
 	support_remove(out);
 	rung__stage_range_rows_max = 7;
 	opts.features = verify.source;

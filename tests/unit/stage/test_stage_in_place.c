@@ -148,11 +148,11 @@ Test(in_place, rows_that_are_not_stored_verbatim_are_rejected)
 	cr_assert_eq(rename(spec, source), 0);
 	opts.features = source;
 	opts.pad = RUNG_STAGE_PAD_AUTO;
-	does_not_stage("neither padded nor striped");
+	does_not_stage("cannot be padded or striped");
 	opts.pad = RUNG_STAGE_PAD_NONE;
 	opts.stripe_dirs = stripes;
 	opts.stripe_count = 1;
-	does_not_stage("neither padded nor striped");
+	does_not_stage("cannot be padded or striped");
 }
 
 Test(in_place, rows_cannot_stay_in_the_dataset_that_is_replaced)
@@ -164,7 +164,7 @@ Test(in_place, rows_cannot_stay_in_the_dataset_that_is_replaced)
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	opts.in_place = 1;
 	opts.features = staged;
-	does_not_stage("which is to be replaced");
+	does_not_stage("which is being replaced");
 	cr_assert_eq(access(staged, F_OK), 0);
 }
 
@@ -182,14 +182,14 @@ Test(in_place, a_changed_or_missing_source_is_detected)
 	does_not_open(RUNG_E_CORRUPT, "1 of 2 sampled blocks differ, the first at offset 1048576");
 	flip(source, bytes - 1);
 	cr_assert_eq(truncate(source, (off_t)bytes - 1), 0);
-	does_not_open(RUNG_E_FORMAT, "bytes, it had");
+	does_not_open(RUNG_E_FORMAT, "bytes, but had");
 	cr_assert_eq(rename(source, moved), 0);
-	does_not_open(RUNG_E_FORMAT, "which is missing");
+	does_not_open(RUNG_E_FORMAT, "is missing, but the rows");
 	cr_assert_eq(mkfifo(source, 0600), 0); /* the pipe has no writer */
-	does_not_open(RUNG_E_FORMAT, "bytes, it had");
+	does_not_open(RUNG_E_FORMAT, "bytes, but had");
 	cr_assert_eq(unlink(source), 0);
 	cr_assert_eq(mkdir(source, 0700), 0);
-	does_not_open(RUNG_E_FORMAT, "bytes, it had");
+	does_not_open(RUNG_E_FORMAT, "bytes, but had");
 	cr_assert_eq(rmdir(source), 0);
 	cr_assert_eq(support_write_file(source, data, bytes), 0);
 	check_rows(20);
@@ -286,7 +286,7 @@ Test(in_place, verifying_compares_rows_and_recorded_blocks_of_the_source)
 	cr_assert_eq(unlink(source), 0);
 	report = verified(&all, RUNG_E_CORRUPT);
 	cr_assert_eq(report.in_place_blocks_different, 2);
-	cr_assert(strstr(rung_last_error(), "which is missing"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "is missing, but the rows"), "%s", rung_last_error());
 	free(data);
 }
 

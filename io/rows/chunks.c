@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Consecutive rows, read in large pieces without the page cache, which a source larger than memory
- * would only fill with data that are read once. */
+/* Reads consecutive rows in large pieces and bypasses the page cache, which a source larger than
+ * memory would only fill with data that are read once. */
 #include "rows/chunks.h"
 #include "source/source.h"
 
@@ -38,7 +38,7 @@ static int read_rows(const struct rung__chunks *chunks, uint64_t number, unsigne
 	if (span->streamed)
 		return rung_source_read(span->src, chunk->first, chunk->count, buffer);
 	rc = rung__direct_read_span(span->file, span->offset + begin, bytes, buffer, &chunk->rows);
-	/* the source compares the CRC of a .npz member, although it did not read it itself */
+	/* the source then compares the CRC of a .npz member, which it has not read itself */
 	return rc == 0 && span->src ? rung__source_was_read(span->src, begin, bytes, chunk->rows)
 	                            : rc;
 }

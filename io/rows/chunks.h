@@ -11,13 +11,15 @@
 #include "rung/source.h"
 
 /** The location of rows: in memory, in a file, or in a source that produces them as they are read
- * (inflated, text). */
+ * (compressed data or text). */
 struct rung__scan_span {
-	const unsigned char *data;       /* the first row; NULL: not in memory */
-	const struct rung_source *src;   /* the source of the rows; NULL: a bucket of staging */
+	/* the first row if the rows are in memory, otherwise NULL */
+	const unsigned char *data;
+	/* the source of the rows; NULL: the rows are a bucket of staging */
+	const struct rung_source *src;
 	bool streamed;                   /* read through `src`; otherwise from `file` */
 	const struct rung__direct *file; /* borrowed */
-	uint64_t offset;                 /* of the first row in the file, bytes */
+	uint64_t offset;                 /* position of the first row in the file, in bytes */
 };
 
 /** All rows of a source. @param file  the file of the source, opened for direct reads; not used if
@@ -29,12 +31,12 @@ struct rung__scan_span rung__source_span(const struct rung_source *src,
 struct rung__chunks {
 	struct rung__scan_span span;
 	uint64_t row_bytes;
-	uint64_t first, count; /* rows of the span that are read */
-	uint64_t chunk_rows;   /* of each chunk but the last */
+	uint64_t first, count; /* the rows of the span to read */
+	uint64_t chunk_rows;   /* rows in each chunk except the last */
 	/* held while a streamed source is read: its chunks are read in order, by one thread at a
 	 * time */
 	pthread_mutex_t turn;
-	uint64_t next; /* chunk of a streamed source that is read next; protected by `turn` */
+	uint64_t next; /* the next chunk to read from a streamed source; protected by `turn` */
 };
 
 /** The number of chunks. */
@@ -46,13 +48,13 @@ static inline uint64_t rung__chunk_count(const struct rung__chunks *chunks)
 /** A chunk that was read. */
 struct rung__chunk {
 	uint64_t number;
-	uint64_t first, count;     /* rows of the span */
-	const unsigned char *rows; /* in the buffer, or in the source's memory */
+	uint64_t first, count;     /* the rows of the chunk, numbered in the span */
+	const unsigned char *rows; /* their bytes, in the buffer or in the source's memory */
 };
 
 /**
- * Read chunk `number` or, of a streamed source, the next chunk that no thread has read. So after
- * one call per chunk every chunk was read once, in either case.
+ * Read chunk `number`; from a streamed source, read the next chunk that no thread has read. In
+ * either case one call per chunk reads every chunk once.
  * @param buffer  page-aligned memory for a chunk and two pages; NULL if the rows are in memory
  * @return 0, or the failure of reading
  */

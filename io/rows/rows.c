@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows of a source at given positions. The requested rows are sorted by their position in the
- * source, each thread gets a contiguous share of them, and rows that are close to each other are
- * read together and copied to their places in the output.
+ * Gathers rows of a source at given positions. The requested rows are sorted by their position in
+ * the source, each thread gets a contiguous share of them, and rows that are close to each other
+ * are read together and copied to their places in the output.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "rows/rows.h"
 #include "source/source.h"
 
-/* largest gap between two rows that is over-read: a page costs less than another read */
+/* largest gap between two rows of one read: reading a page more costs less than another read */
 #define GAP_BYTES 4096u
 
 struct rung__row_location {
@@ -23,7 +23,7 @@ struct rung__row_location {
 int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint64_t count_max,
                     int threads)
 {
-	/* a streamed source is fast only in order, which several threads would not keep */
+	/* a streamed source is fast only in order, and several threads would not keep the order */
 	if (rung__source_location(src).streamed)
 		threads = 1;
 	*rows = (struct rung__rows){ .src = src, .count_max = count_max, .threads = threads };
@@ -52,7 +52,7 @@ static int compare_locations(const void *a, const void *b)
 	return (x->row > y->row) - (x->row < y->row);
 }
 
-/* The number of rows from order[first] on that one read into the bounce buffer covers. */
+/* The number of rows, starting with order[first], that one read into the bounce buffer covers. */
 static uint64_t run_length(const struct rung__rows *rows, uint64_t first, uint64_t end)
 {
 	const struct rung__row_location *order = rows->order;
@@ -72,8 +72,8 @@ static uint64_t run_length(const struct rung__rows *rows, uint64_t first, uint64
 	return i - first;
 }
 
-/* Read the rows order[first .. end). A single row is read to its place: it may be longer than the
- * bounce buffer. */
+/* Read the rows order[first .. end). A single row is read directly to its place, because it can be
+ * longer than the bounce buffer. */
 static int gather_part(const struct rung__rows *rows, uint64_t first, uint64_t end,
                        unsigned char *bounce, unsigned char *out)
 {
@@ -112,7 +112,8 @@ int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_byte
 			(struct rung__row_location){ .row = rung__id_get(ids, id_bytes, first + i),
 			                             .at = i };
 	qsort(rows->order, (size_t)count, sizeof(*rows->order), compare_locations);
-	/* a loop over parts, not threads: all parts are done even if OpenMP grants fewer threads */
+	/* a loop over parts, not over threads: all parts are read even if OpenMP grants fewer
+	 * threads */
 #pragma omp parallel for num_threads(rows->threads) schedule(static, 1)
 	for (int part = 0; part < rows->threads; part++) {
 		uint64_t share = count / (uint64_t)rows->threads + 1,

@@ -10,7 +10,7 @@
 
 struct rung__rows {
 	const struct rung_source *src; /* borrowed */
-	uint64_t count_max;            /* most rows of one gather */
+	uint64_t count_max;            /* maximum number of rows per gather */
 	int threads;
 	struct rung__row_location *order; /* [count_max] */
 	unsigned char *bounce;            /* [threads][RUNG__ROWS_BOUNCE_BYTES] */
@@ -26,8 +26,8 @@ int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint
 
 /**
  * Read rows ids[first .. first + count) of the source to `out`, in this order. The ids have
- * id_bytes each and are in range. Rows near each other in the source share a read. The threads of
- * the call read at the same time; a struct is used by one caller at a time.
+ * id_bytes each and are in range. Rows near each other in the source share a read. A call reads
+ * with several threads, but a struct serves one caller at a time.
  */
 int rung__rows_gather(struct rung__rows *rows, const void *ids, unsigned id_bytes, uint64_t first,
                       uint64_t count, unsigned char *out);

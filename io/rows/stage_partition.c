@@ -2,14 +2,15 @@
 /*
  * Partitioning, the first half of the order "partition": the source is read once, in batches that
  * fit an area. Within an area the rows of a bucket (a range of the output) are contiguous, in the
- * order of the source, and are appended to the bucket with one write. While a batch is written from
- * one area, the next one is read into the other. stage_rows.c then sorts the buckets, one by one.
+ * order of the source, and are appended to the bucket's file with one write. While a batch is
+ * written from one area, the next one is read into the other. stage_rows.c then sorts the buckets,
+ * one by one.
  *
  * Buckets are stored in the output files, after the position of their range, so that a range can be
  * written while its bucket and all later ones are still complete: bucket k is in file k % F, from
  * base + k / F * pitch on. A pitch holds a range with its padding, in whole blocks; the base leaves
  * space for one pitch and, with several files, for a block of rows, because up to range k each file
- * has at most (k + 1) / F pitches and a block of rows.
+ * has at most (k + 1) / F pitches and a block of rows in use.
  *
  * No checksum of the dataset covers buckets. The journal has a sum of hashes of the rows in them,
  * which returns to zero when all rows have been read back unchanged.
@@ -26,7 +27,7 @@
 #include "rows/stage_row_range.h"
 #include "rows/stage_scan.h"
 
-#define WRITERS 4u /* threads that write buckets */
+#define WRITERS 4u /* number of threads that write buckets */
 
 /* Bytes from the start of one bucket to the next in the same file. */
 static uint64_t pitch_of(const struct rung__layout *layout, const struct rung__rows_schedule *plan)
@@ -71,17 +72,17 @@ uint64_t rung__partition_file_bytes(const struct rung__layout *layout,
 struct partitioning {
 	struct rung__stage_rows *rows;
 	uint64_t bucket_count, chunk_rows, batch_rows;
-	/* [bucket_count] bytes of each bucket, including the batch that is being written */
+	/* [bucket_count] size of each bucket in bytes, including the batch that is being written */
 	uint64_t *filled;
 	uint64_t *written; /* [bucket_count] the same, without that batch */
 	/* [bucket_count + 1] for each area: the offset of each bucket's piece in it. A piece is the
 	 * incomplete page that the batch before began, and this batch's rows */
 	uint64_t *offsets[2];
 	/* [chunks of a batch][bucket_count] number of the bucket's rows in the batch that precede
-	 * the chunk; a row index while chunks are read. 32 bits halve the table */
+	 * the chunk; while chunks are read, the index of the next row. 32 bits halve the table */
 	uint32_t *next;
-	unsigned which;       /* area of the batch that is being filled */
-	uint64_t batch_first; /* first row of that batch */
+	unsigned which;       /* number of the area that is being filled */
+	uint64_t batch_first; /* first row of the batch that is being filled */
 	uint64_t sum;         /* rows->partition_sum including the batch being written */
 };
 
@@ -102,9 +103,9 @@ static uint64_t tail_bytes(uint64_t filled)
 }
 
 /*
- * Compute the place of each chunk's rows in each bucket's piece, and the size of the pieces. So
- * threads place the rows of their chunks without locks, and the order within a bucket is that of
- * the source whichever chunk is read first.
+ * Compute the place of each chunk's rows in each bucket's piece, and the size of the pieces.
+ * Threads can then place the rows of their chunks without locks, and a bucket keeps the order of
+ * the source, whichever chunk is read first.
  */
 static void plan_batch(struct partitioning *p, uint64_t first, uint64_t count)
 {
@@ -132,9 +133,9 @@ static void plan_batch(struct partitioning *p, uint64_t first, uint64_t count)
 	p->batch_first = first;
 }
 
-/* Copy the incomplete last page of a bucket to the start of its piece: from the area of the batch
- * before, which may still be in flight but does not change, or, when partitioning is resumed, from
- * the file. */
+/* Copy the incomplete last page of a bucket to the start of its piece: from the area of the
+ * previous batch, whose write can still be in flight but does not change it, or, when partitioning
+ * is resumed, from the file. */
 static int begin_bucket(const struct partitioning *p, uint64_t bucket, bool first_batch)
 {
 	const struct rung__stage_rows *rows = p->rows;
@@ -175,9 +176,8 @@ static void partition_chunk(void *ctx, uint64_t chunk, uint64_t first, uint64_t 
 	atomic_fetch_add(&p->rows->partition_sum, sum);
 }
 
-/* Append a piece to its bucket. Runs in a job, for the batch before the one that is being filled:
- * `which` has changed, and `filled` and `written` stay as end_batch() left them until all jobs have
- * ended. */
+/* Append a piece to its bucket. Runs in a job, for the batch that was filled last: `which` has
+ * changed, and `filled` and `written` stay as end_batch() left them until all jobs have ended. */
 static int write_bucket(void *ctx, uint64_t bucket, uint32_t worker)
 {
 	const struct partitioning *p = ctx;
@@ -197,7 +197,7 @@ static int write_bucket(void *ctx, uint64_t bucket, uint32_t worker)
 }
 
 /* Zero the rest of each piece's last page, and make this batch the one to be written. The writes of
- * the batch before must have ended: they use the same members. */
+ * the previous batch must have ended, because they use the same members. */
 static void end_batch(struct partitioning *p, uint64_t count)
 {
 	const uint64_t buckets = p->bucket_count,
@@ -225,7 +225,8 @@ static int sync_and_note(const struct partitioning *p, uint64_t row)
 	struct rung__journal *journal = &rows->stage->journal;
 	int rc = rung__rows_sync(rows);
 
-	/* the sum of the batch that was written, not of the one that was read in the meantime */
+	/* the sum up to the batch that was written, without the one that was read in the
+	 * meantime */
 	if (rc == 0)
 		rc = rung__journal_add(journal,
 		                       "partitioned %s %" PRIu64 " %" PRIu64 " %016" PRIx64,
@@ -247,7 +248,7 @@ static int finish_batch(const struct partitioning *p, struct rung__jobs **jobs, 
 	                                    p->batch_rows * rows->layout.row_bytes);
 }
 
-/* Read a batch into the area `which`, while the batch before is written from the other one. */
+/* Read a batch into the area `which`, while the previous batch is written from the other area. */
 static int partition_batch(struct partitioning *p, uint64_t first, uint64_t count, bool first_batch)
 {
 	const struct rung__scan_span span = rung__source_span(p->rows->src, &p->rows->source);
@@ -259,8 +260,8 @@ static int partition_batch(struct partitioning *p, uint64_t first, uint64_t coun
 	return rc < 0 ? rc : rung__scan(p->rows, &span, first, count, partition_chunk, p);
 }
 
-/* Partition the rows from `first` on. The jobs that write are ended on every path, because they
- * refer to `p`. */
+/* Partition the rows from `first` on. Every path waits for the writing jobs, because they refer to
+ * `p`. */
 static int partition_all(struct partitioning *p, uint64_t first)
 {
 	const uint64_t row_count = p->rows->row_count, begin = first;
@@ -285,8 +286,8 @@ static int partition_all(struct partitioning *p, uint64_t first)
 	return failed < 0 ? failed : rc;
 }
 
-/* The number of rows that an earlier run has partitioned. The bytes that each bucket has of them
- * are not in the journal: they follow from the ranks of these rows, so they are counted again. */
+/* The number of rows that an earlier run has partitioned. Their bytes in each bucket are not in the
+ * journal, because they follow from the ranks of these rows: they are counted again. */
 static uint64_t partitioned_before(struct partitioning *p)
 {
 	const struct rung__stage_rows *rows = p->rows;
@@ -296,7 +297,8 @@ static uint64_t partitioned_before(struct partitioning *p)
 	char *at;
 
 	if (words) {
-		strtoull(words, &at, 10); /* rows of a range: the schedule has read it */
+		/* rows of a range, which the schedule has read from this line */
+		strtoull(words, &at, 10);
 		partitioned = RUNG__MIN(strtoull(at, NULL, 10), rows->row_count);
 	}
 	for (uint64_t v = 0; v < partitioned; v++)

@@ -9,7 +9,7 @@
 uint32_t rung__bucket_file(const struct rung__stage_rows *rows, uint64_t bucket);
 /** The offset of its first byte in that file. */
 uint64_t rung__bucket_offset(const struct rung__stage_rows *rows, uint64_t bucket);
-/** Bytes of a file while it contains buckets: at least its final size. */
+/** Size of a file in bytes while it contains buckets: at least its final size. */
 uint64_t rung__partition_file_bytes(const struct rung__layout *layout,
                                     const struct rung__rows_schedule *plan, uint64_t row_count,
                                     uint32_t file);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rates of the devices, measured in the way that rows are moved: large reads of the source and
- * large writes to an unnamed file in the folder of the output, a few at a time, and random reads of
- * single rows. Each is measured for 0.12 s or a little longer. A rate that cannot be measured is 0,
+ * Measures the rates of the devices in the way that staging uses them: large reads of the source
+ * and large writes to an unnamed file in the folder of the output, a few at a time, and random
+ * reads of single rows. Each takes 0.12 s or a little longer. A rate that cannot be measured is 0,
  * and orders that depend on it have no prediction.
  */
 #include <sys/stat.h>
@@ -17,19 +17,19 @@
 
 /* smaller sources are staged in seconds in any order */
 #define SOURCE_BYTES_MIN (UINT64_C(256) << 20)
-/* the next two are those of the schedule: stage_schedule.c */
+/* the next two values are the same as in stage_schedule.c */
 #define LARGE_BYTES (UINT64_C(4) << 20)
 #define LARGE_JOBS  4u
-#define ROUND_JOBS  4u /* jobs per thread between two readings of the clock */
+#define ROUND_JOBS  4u /* jobs per thread between two checks of the clock */
 #define PROBE_NS    120000000u
 
 /* A measurement of large reads or writes. */
 struct probe {
 	const struct rung__direct *file;
-	uint64_t bytes; /* of one read or write */
-	/* number of positions, `bytes` from each other and used round robin; offset of the first */
+	uint64_t bytes; /* size of one read or write */
+	/* number of positions, which are `bytes` apart and used round robin; offset of the first */
 	uint64_t positions, first;
-	uint64_t done; /* jobs of earlier rounds */
+	uint64_t done; /* number of jobs in earlier rounds */
 	bool writes;
 	unsigned char *buffers; /* [threads][bytes] */
 };
@@ -76,7 +76,8 @@ static double rate(struct probe *probe, uint32_t threads)
 	return (double)probe->done * 1e9 / (double)RUNG__MAX(ns, 1u);
 }
 
-/* Reads of single rows per second, with the reader and the depth of "gather"; 0: failed. */
+/* Reads of single rows per second, with the reader and the queue depth of "gather"; 0: the
+ * measurement failed. */
 static double row_rate(const struct rung_source *src, uint64_t read_bytes)
 {
 	const struct rung__features features = rung__source_features(src);

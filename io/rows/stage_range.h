@@ -20,14 +20,14 @@ struct rung__row_range_part {
 	 * and of the end of the last row */
 	uint64_t begin, base, end;
 	unsigned char *at;    /* address of offset `base` in the range's area */
-	uint64_t first_piece; /* number of its first piece, counted over all files */
+	uint64_t first_piece; /* number of the part's first piece, counted over all files */
 };
 
 /** Rows of ranks [first, end) of an array, as stored in its files. */
 struct rung__row_range {
 	uint64_t first, end;
 	uint64_t partition_sum; /* value of rows->partition_sum after the range was filled */
-	uint64_t piece_count;   /* pieces in which the range is written */
+	uint64_t piece_count;   /* number of pieces in which the range is written */
 	struct rung__row_range_part parts[RUNG__FILES_MAX];
 };
 
@@ -38,9 +38,9 @@ struct rung__stage_rows {
 	const char *what; /* the step of the progress: "features", "labels", "arrays" */
 	const struct rung_source *src;           /* borrowed */
 	const struct rung__manifest_file *files; /* [layout.file_count] of the manifest */
-	struct rung__layout layout;              /* of the output */
+	struct rung__layout layout;              /* layout of the output */
 	struct rung__direct out[RUNG__FILES_MAX];
-	char *paths[RUNG__FILES_MAX]; /* of the output files, for messages */
+	char *paths[RUNG__FILES_MAX]; /* paths of the output files, for messages */
 	struct rung__rows_schedule plan;
 	/* the source's file; fd -1: the source is in memory, streamed, or read by `reads` */
 	struct rung__direct source;
@@ -59,9 +59,9 @@ struct rung__stage_rows {
 	 * continues */
 	unsigned char *tails;
 	bool tails_known;                      /* false until a range was filled by this run */
-	const struct rung__row_range *written; /* the range that jobs are writing */
+	const struct rung__row_range *written; /* the range that jobs are writing now */
 	/* sum of rung__row_sum() over all rows in buckets, modulo 2^64. Rows that are read back are
-	 * subtracted, so it ends as 0 if all of them are unchanged */
+	 * subtracted, so the final sum is 0 if all of them are unchanged */
 	_Atomic uint64_t partition_sum;
 };
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A range of rows in memory as it will be stored in the files. It begins with the checksum block of
- * its first row, so that writes are aligned, and the checksum of every block is computed in memory
- * before the block is written: data that the device changes are noticed. The part of that first
- * block that belongs to the previous range is copied or, in a resumed run, read from the file; the
- * journal has a checksum of it.
+ * Prepares a range of rows in memory as it will be stored in the files, and writes it. The range
+ * begins with the checksum block of its first row, so that writes are aligned. The checksum of
+ * every block is computed in memory before the block is written, so that data which the device
+ * changes are noticed. The part of that first block that belongs to the previous range is copied
+ * or, in a resumed run, read from the file; the journal has a checksum of it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -18,12 +18,13 @@
 #include "rows/stage_row_range.h"
 #include "source/npy.h"
 
-#define PIECE_BYTES (UINT64_C(4) * RUNG__BLOCK_BYTES) /* of one write: whole checksum blocks */
-#define WRITERS     4u                                /* threads that write pieces */
+#define PIECE_BYTES (UINT64_C(4) * RUNG__BLOCK_BYTES) /* size of one write: whole checksum blocks */
+#define WRITERS     4u                                /* number of threads that write pieces */
 
 uint64_t rung__row_range_bytes(const struct rung__layout *layout, uint64_t row_count)
 {
-	/* in each file: the block of the first row, the header, and the rest of the last page */
+	/* added for each file: the block of the first row, the header, and the rest of the last
+	 * page */
 	return row_count * layout->row_stride +
 	       layout->file_count * (RUNG__BLOCK_BYTES + RUNG__NPY_DATA_OFFSET + RUNG__PAGE_BYTES);
 }
@@ -103,7 +104,7 @@ int rung__row_range_begin(const struct rung__stage_rows *rows, uint64_t first, u
 		part->first_piece = range->piece_count;
 		bytes = rung__align_up(part->end - part->base, RUNG__PAGE_BYTES);
 		rc = begin_part(rows, f, part);
-		/* direct writes cover whole pages: the rest of the last one must not be random
+		/* direct writes cover whole pages, and the rest of the last page must not be random
 		 * memory */
 		memset(part->at + (part->end - part->base), 0,
 		       (size_t)(bytes - (part->end - part->base)));
@@ -178,7 +179,7 @@ int rung__rows_sync(const struct rung__stage_rows *rows)
 {
 	for (uint32_t f = 0; f < rows->layout.file_count; f++) {
 		rung__stage_step("sync");
-		/* fdatasync() includes the size of the file; its times are not needed */
+		/* fdatasync() also syncs the size of the file; its timestamps are not needed */
 		if (fdatasync(rows->out[f].fd) < 0)
 			return rung__fail_errno(errno, "%s: cannot be synced to the device",
 			                        rows->paths[f]);

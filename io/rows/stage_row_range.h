@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A range of rows in memory as it will be stored in the files, and writing it. */
+/** Prepares a range of rows in memory as it will be stored in the files, and writes it. */
 #ifndef RUNG_IO_STAGE_ROW_RANGE_H
 #define RUNG_IO_STAGE_ROW_RANGE_H
 
@@ -15,7 +15,7 @@ int rung__row_range_begin(const struct rung__stage_rows *rows, uint64_t first, u
 /** Copy the bytes of unfinished blocks for the next range. Call this when the range is filled, and
  * before its area is used again. */
 void rung__row_range_keep_tails(struct rung__stage_rows *rows, const struct rung__row_range *range);
-/** Upper bound of the area's bytes that `row_count` rows need. */
+/** Upper bound of the bytes that `row_count` rows need in an area. */
 uint64_t rung__row_range_bytes(const struct rung__layout *layout, uint64_t row_count);
 /** Start to write the range, and compute the checksums of its blocks; end with rung__jobs_end().
  * Range and area stay unchanged until then. */
@@ -48,7 +48,7 @@ static inline void rung__row_range_put(const struct rung__row_range *range,
 	memset(to + layout->row_bytes, 0, (size_t)(layout->row_stride - layout->row_bytes));
 }
 
-/** The same for the row of a vertex. */
+/** Copy the row of a vertex in the same way. */
 static inline void rung__row_range_put_vertex(const struct rung__stage_rows *rows,
                                               const struct rung__row_range *range, uint64_t vertex,
                                               const unsigned char *row)

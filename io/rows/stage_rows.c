@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rows in rank order, one range of the output at a time. While a range is filled, the one before is
- * written; then that one is synced and recorded in the journal, so a killed run loses at most two
+ * Writes rows in rank order, one range of the output at a time. While a range is filled, the
+ * previous one is written, synced and recorded in the journal, so a killed run loses at most two
  * ranges. The schedule (stage_schedule.c) has chosen how a range is filled:
  *
  *   passes     all rows of the source are read, and those of the range are kept
@@ -93,8 +93,8 @@ static void put_partitioned(void *ctx, uint64_t chunk, uint64_t first, uint64_t 
 
 /* ---- gather ---- */
 
-/* Place the rows of one read, which are as far from each other as in the source. Called by the
- * thread that stages, so it may report progress. */
+/* Place the rows of one read, which have the same distances as in the source. Called by the thread
+ * that stages, so it may report progress. */
 static int put_gathered(void *ctx, uint64_t first, uint64_t end, const unsigned char *row)
 {
 	const struct range_fill *filling = ctx;
@@ -127,7 +127,7 @@ static int gather(struct range_fill *filling)
 
 /* ---- a range ---- */
 
-/* Fill a range's area with its rows, in the way that the schedule has chosen. */
+/* Fill a range's area with its rows, in the order that the schedule has chosen. */
 static int fill(struct rung__stage_rows *rows, const struct rung__row_range *range)
 {
 	struct range_fill filling = { rows, range };
@@ -173,19 +173,20 @@ static int finish_range(struct rung__stage_rows *rows, struct rung__jobs **jobs,
 	                                    (range->end - range->first) * rows->layout.row_stride);
 }
 
-/* Fill and write all ranges that are left. The jobs are ended on every path, because they refer to
+/* Fill and write all remaining ranges. Every path waits for the jobs, because they refer to
  * `ranges` and the areas. */
 static int write_ranges(struct rung__stage_rows *rows)
 {
 	struct rung__row_range ranges[2];
-	struct rung__jobs *jobs = NULL; /* writes of the range before */
+	struct rung__jobs *jobs = NULL; /* the writes of the previous range */
 	int rc = 0, failed;
 
 	for (uint64_t i = 0, first = rows->done; first < rows->row_count && rc == 0; i++) {
 		struct rung__row_range *range = &ranges[i % 2], *before = &ranges[(i + 1) % 2];
 		const uint64_t end = RUNG__MIN(first + rows->plan.range_rows, rows->row_count);
 
-		/* with one area the range before must be written before this one is filled */
+		/* with a single area the previous range must be written before this one is
+		 * filled */
 		if (jobs && rows->plan.area_count == 1)
 			rc = finish_range(rows, &jobs, before);
 		if (rc == 0)
@@ -197,7 +198,7 @@ static int write_ranges(struct rung__stage_rows *rows)
 		if (rc == 0 && jobs)
 			rc = finish_range(rows, &jobs, before);
 		if (rc == 0) {
-			/* now: the next range may be laid out in the same area */
+			/* saved now, because the next range can use the same area */
 			rung__row_range_keep_tails(rows, range);
 			rc = rung__row_range_write(rows, range, &jobs);
 		}
@@ -320,7 +321,7 @@ static int alloc_memory(struct rung__stage_rows *rows)
 	if (plan->kind != RUNG_ROW_ORDER_PASSES && !rows->vertices)
 		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " vertices",
 		                  rows->what, plan->range_rows);
-	/* "partition" needs buffers even then, to read its buckets */
+	/* "partition" needs buffers even if the source does not, to read its buckets */
 	if (place.data && plan->kind == RUNG_ROW_ORDER_PASSES)
 		return 0;
 	if (plan->kind == RUNG_ROW_ORDER_GATHER)
@@ -349,7 +350,7 @@ static uint64_t hex_word(const char *words, uint64_t word)
 }
 
 /* Read from the journal how many rows an earlier run has finished, and the sum of its buckets.
- * After the first range the line "rows" is newer than "partitioned", so its sum counts.
+ * After the first range the line "rows" is newer than "partitioned", so the sum in "rows" counts.
  * @param begun_out  whether the output files exist */
 static int resume(struct rung__stage_rows *rows, bool *begun_out)
 {
@@ -377,8 +378,8 @@ static int resume(struct rung__stage_rows *rows, bool *begun_out)
 	                            journal->path, (int)strcspn(words, "\n"), words);
 }
 
-/* Truncate the files to their final length: buckets, and whole pages, are longer. Then record them
- * as finished. */
+/* Truncate the files to their final length, because buckets and whole pages have made them longer.
+ * Then record them as finished. */
 static int end_files(struct rung__stage_rows *rows)
 {
 	int rc = 0;
@@ -404,14 +405,14 @@ static void note_resumed(const struct rung__stage_rows *rows, uint64_t row_count
 		rows->stage->report.rows_resumed = row_count;
 }
 
-/* Open the files, bring all rows into them, and end them. */
+/* Open the files, write all rows to them, and finish them. */
 static int write_all(struct rung__stage_rows *rows)
 {
 	bool begun;
 	int rc = resume(rows, &begun);
 
 	note_resumed(rows, rows->done);
-	/* progress: as if each row had its share of the reads and writes */
+	/* the progress that counts each finished row with its share of the reads and writes */
 	rows->stage->step_done = (uint64_t)((double)rows->stage->step_total * (double)rows->done /
 	                                    (double)rows->row_count);
 	for (uint32_t f = 0; f < rows->layout.file_count && rc == 0; f++)

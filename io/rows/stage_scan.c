@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rows read in the order of their positions, in large pieces without the page cache. Several
- * threads read, so that several reads are in flight, and each passes its rows to the caller's
- * function. */
+/* Reads rows in the order of their positions, in large pieces without the page cache. Several
+ * threads read, so that several reads are in flight, and each thread passes its rows to the
+ * caller's function. */
 #include "base/base.h"
 #include "base/jobs.h"
 #include "rows/stage_scan.h"
@@ -57,8 +57,8 @@ static int scan_chunk(void *ctx, uint64_t number, uint32_t worker)
 	return rc;
 }
 
-/* Run the chunks as jobs. This thread reports the progress, because callbacks of users are called
- * from the thread that stages; `bytes` is the total. */
+/* Run the chunks as jobs. This thread reports the progress, because user callbacks are called only
+ * from the thread that stages. `bytes` is the total. */
 static int run_jobs(struct rung__stage_rows *rows, uint64_t count, struct row_scan *scan,
                     uint64_t bytes)
 {
@@ -71,7 +71,7 @@ static int run_jobs(struct rung__stage_rows *rows, uint64_t count, struct row_sc
 		/* equal shares whose sum is exactly `bytes` */
 		rc = rung__stage_advance(rows->stage, rows->what,
 		                         bytes / count + (i < bytes % count));
-	if (rc < 0) /* canceled: no further chunk is started */
+	if (rc < 0) /* after a cancellation no further chunk is started */
 		rung__jobs_stop(jobs);
 	failed = rung__jobs_end(jobs);
 	return failed < 0 ? failed : rc;

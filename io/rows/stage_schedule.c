@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Orders in which rows are moved if they do not all fit in memory. With F bytes of features, read
- * at r and written at w bytes per second:
+ * Chooses the order in which rows are moved if they do not all fit in memory. With F bytes of
+ * features, read at r and written at w bytes per second:
  *
  *   passes  the output in B ranges that fit in memory; for each, all rows are
  *           read and those of the range are kept                                B F/r +  F/w
@@ -25,9 +25,10 @@
 #include "rows/stage_scan.h"
 #include "source/source.h"
 
-#define READ_BYTES (UINT64_C(4) << 20) /* of one large read, if memory allows */
-#define READERS    4u                  /* large reads in flight */
-/* without measured rates: this many passes cost no more than partitioning, which reads twice */
+#define READ_BYTES (UINT64_C(4) << 20) /* size of one large read, if memory allows */
+#define READERS    4u                  /* number of large reads in flight */
+/* assumed without measured rates: this many passes cost no more than partitioning, which reads
+ * twice */
 #define PASSES_UNMEASURED 2u
 
 uint64_t rung__stage_range_rows_max;
@@ -39,10 +40,10 @@ const char *rung_row_order_name(enum rung_row_order plan)
 	return (unsigned)plan < RUNG__ARRAY_LEN(names) ? names[plan] : NULL;
 }
 
-/* Input of the decision. */
+/* The input of the choice. */
 struct given {
-	const struct rung__layout *layout; /* of the output */
-	/* memory_bytes: for areas, reads and tables; the map is already subtracted */
+	const struct rung__layout *layout; /* layout of the output */
+	/* memory_bytes: budget for areas, reads and tables; the map is already subtracted */
 	uint64_t row_count, memory_bytes;
 	unsigned index_bytes;
 	bool in_memory; /* the source needs no read buffers */
@@ -71,8 +72,8 @@ static enum rung_row_order begun_plan(const struct rung__stage *stage, const cha
 }
 
 /* Set the size and number of reads: large ones, but together at most 1/8 of the memory, unless a
- * row is longer than that. With less memory reads first become smaller, down to a page, then
- * fewer. */
+ * row is longer than that. With less memory the reads first become smaller, down to a page, and
+ * then fewer. */
 static void size_reads(const struct given *given, struct rung__rows_schedule *plan)
 {
 	const uint64_t share = given->memory_bytes / 8;
@@ -81,7 +82,8 @@ static void size_reads(const struct given *given, struct rung__rows_schedule *pl
 	plan->reader_count = plan->kind == RUNG_ROW_ORDER_GATHER ? RUNG__ROW_READS : READERS;
 	while (bytes > RUNG__PAGE_BYTES && plan->reader_count * bytes > share)
 		bytes /= 2;
-	/* one row must fit; two more pages, because rows do not begin and end at page boundaries */
+	/* one row must fit, with two more pages, because rows need not begin and end at page
+	 * boundaries */
 	bytes = RUNG__MAX(bytes, rung__align_up(given->layout->row_bytes, RUNG__PAGE_BYTES)) +
 	        2 * RUNG__PAGE_BYTES;
 	while (plan->reader_count > 1 && plan->reader_count * bytes > share)
@@ -90,7 +92,7 @@ static void size_reads(const struct given *given, struct rung__rows_schedule *pl
 }
 
 /* Whether the rows can be partitioned into that many buckets: an area holds a piece of every
- * bucket, with a page at both ends, and a table has the pieces' places for each chunk. */
+ * bucket, with a page at both ends, and a table has the position of every piece for each chunk. */
 static bool can_partition(const struct given *given, const struct rung__rows_schedule *plan)
 {
 	const uint64_t ends = plan->range_count * 2 * RUNG__PAGE_BYTES;
@@ -134,7 +136,7 @@ static uint64_t size_plan(const struct given *given, enum rung_row_order kind,
 	if (given->range_rows)
 		plan->range_rows = given->range_rows;
 	plan->range_count = (given->row_count + plan->range_rows - 1) / plan->range_rows;
-	/* a single range has no other one to overlap with */
+	/* a single range has no other range to overlap with */
 	if (plan->range_count == 1 && kind == RUNG_ROW_ORDER_GATHER)
 		plan->area_count = 1;
 	plan->area_bytes = rung__row_range_bytes(layout, plan->range_rows);
@@ -189,7 +191,7 @@ static void predict(const struct rung__figures *figures, uint64_t row_count,
 	plan->seconds = figures->one_device ? reading + writing : RUNG__MAX(reading, writing);
 }
 
-/* Whether an order is better than the best one before it. Without predictions, gather is chosen
+/* Whether an order is better than the best one before it. Without predictions, "gather" is chosen
  * only if no other order fits in memory. */
 static bool is_better(const struct rung__rows_schedule *plan,
                       const struct rung__rows_schedule *best)
@@ -205,7 +207,7 @@ int rung__rows_schedule(struct rung__stage *stage, const struct rung_source *src
                         const struct rung__layout *layout, struct rung__rows_schedule *plan_out)
 {
 	const uint64_t others = rung__stage_fixed_bytes(stage) + rung__stage_map_bytes(stage, 1);
-	/* the option and the report are about the features; other arrays have the best order */
+	/* the option and the report apply to the features; other arrays use the best order */
 	const bool features = src == stage->features;
 	struct given given = {
 		.layout = layout,

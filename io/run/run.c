@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One run of rung_stage(): progress, the phases of the report, finished files, and the memory that
- * is held from the first phase to the last. */
+/* Functions that the steps of one run of rung_stage() share: progress, the phases of the report,
+ * finished files, and the memory that is held from the first phase to the last. */
 #include "run/run.h"
 
 #include <stdio.h>

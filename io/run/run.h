@@ -19,16 +19,17 @@ struct rung__stage_split_ids {
 	uint64_t count;
 };
 
-/** How the rows of a source are moved to the files of an array, and its predicted costs. */
+/** How the rows of a source are moved to the files of an array, and the predicted cost. */
 struct rung__rows_schedule {
 	enum rung_row_order kind;
-	uint64_t range_rows;   /* rows of the output that are put in order at a time */
-	uint64_t range_count;  /* ranges of the whole array */
-	uint32_t area_count;   /* buffers of a range; 2: one is written while the next is filled */
-	uint64_t area_bytes;   /* of each */
-	uint32_t reader_count; /* reads in flight, of several threads or of one that gathers */
-	uint64_t read_bytes;   /* buffer of each read, with a page at both ends */
-	uint64_t memory_bytes; /* of all these buffers and tables */
+	uint64_t range_rows;  /* number of output rows that are put in order at a time */
+	uint64_t range_count; /* number of ranges in the whole array */
+	uint32_t area_count;  /* buffers of a range; 2: one is written while the next is filled */
+	uint64_t area_bytes;  /* size of each of them */
+	/* number of reads in flight, by several threads or by one that gathers */
+	uint32_t reader_count;
+	uint64_t read_bytes;   /* size of the buffer of each read, with a page at both ends */
+	uint64_t memory_bytes; /* size of all these buffers and tables */
 	uint64_t bytes_read, bytes_written;
 	uint64_t temp_bytes; /* temporary size in addition to the final size of the files */
 	double seconds;      /* 0: unknown */
@@ -38,7 +39,7 @@ struct rung__rows_schedule {
 struct rung__extra_array {
 	struct rung_source *src;                /* owned */
 	const char *what;                       /* "labels" or "arrays", a constant */
-	char name[RUNG__SPLIT_NAME_BYTES + 16]; /* of the file */
+	char name[RUNG__SPLIT_NAME_BYTES + 16]; /* name of the file */
 	struct rung__layout layout;
 	struct rung__rows_schedule plan;
 };
@@ -64,23 +65,25 @@ struct rung__stage {
 	uint64_t edge_count_max;              /* upper bound of the edge count */
 	/* upper bound of the block count of all files, including checksums.npy */
 	uint64_t block_count_max;
-	uint64_t graph_source_bytes; /* memory that its sources hold while it is read */
+	/* memory that the sources of the graph hold while it is read */
+	uint64_t graph_source_bytes;
 	struct rung__figures figures;
 	struct rung__rows_schedule features_plan;
 	struct rung__extra_array extra_arrays[1 + RUNG__ARRAYS_MAX]; /* labels first, if given */
 	uint32_t extra_count;
 	uint64_t rows_bytes; /* largest memory_bytes of the schedules above */
-	/* at most one of these two is set, while it is needed */
+	/* at most one of the next two is set, and only while it is needed */
 	struct rung_graph *graph; /* in memory */
 	struct rung_edges *edges; /* in files */
-	float *score;             /* [vertices] by original id, until the ranks are known */
+	float *score;             /* [vertices] scores by original id, until the ranks are known */
 	/* [vertices] ids of manifest->index_bytes; the first until the graph is relabelled */
 	void *vertex_of_rank, *rank_of_vertex;
 	struct rung__manifest *manifest;
-	char *job, *job_inputs;         /* lines of stage_job.c; those of the inputs come last */
-	uint64_t *sums;                 /* [manifest->block_count] checksums of all files */
-	unsigned char *buffer;          /* [RUNG__STAGE_BUFFER_BYTES] on a page, for one file */
-	uint64_t step_done, step_total; /* bytes of the current step, for progress */
+	char *job, *job_inputs; /* lines of stage_job.c; those of the inputs come last */
+	uint64_t *sums;         /* [manifest->block_count] checksums of all files */
+	/* [RUNG__STAGE_BUFFER_BYTES], page-aligned, for one file at a time */
+	unsigned char *buffer;
+	uint64_t step_done, step_total; /* bytes done and total of the current step, for progress */
 	/* when the current phase began: time, and counts of process_bytes() */
 	uint64_t phase_ns, phase_read_bytes, phase_written_bytes;
 	struct rung_stage_report report;
@@ -93,10 +96,10 @@ struct rung__stage {
 #define RUNG__STAGE_CURE                                                                           \
 	"put the file back and continue with --resume, or start from scratch with --force"
 
-/** Memory held from the first phase to the last: splits, checksums, the buffer, and the sources'
- * own memory. In bytes. */
+/** Bytes of memory held from the first phase to the last: splits, checksums, the buffer, and the
+ * sources' own memory. */
 uint64_t rung__stage_fixed_bytes(const struct rung__stage *stage);
-/** Bytes of `maps` maps of the vertices. */
+/** Bytes of `maps` maps between vertices and ranks. */
 uint64_t rung__stage_map_bytes(const struct rung__stage *stage, unsigned maps);
 
 /** Whether the journal that was found lists a file as finished. */
@@ -107,7 +110,7 @@ int rung__stage_progress(const struct rung__stage *stage, const char *what, uint
                          uint64_t total);
 /** Add `bytes` to the current step and report its progress as `what`. @return as above */
 int rung__stage_advance(struct rung__stage *stage, const char *what, uint64_t bytes);
-/** End the current phase of the report, and begin the phase `name`; NULL: only end it. */
+/** End the current phase of the report, and begin the phase `name`. With NULL only end it. */
 void rung__stage_phase(struct rung__stage *stage, const char *name);
 
 #endif

@@ -47,8 +47,8 @@ static int fill_report(struct rung__stage *stage)
 	struct rung_stage_report *report = &stage->report;
 	struct rung__manifest *m = stage->manifest;
 	char *text;
-	/* Only for the length of the text: that of a checksum is fixed, so the length is right even
-	 * in a dry run, where all checksums are still 0. */
+	/* Used only for the length of the text. A checksum has a fixed length, so the result is
+	 * right even in a dry run, where all checksums are still 0. */
 	int rc = rung__manifest_format(m, &text);
 
 	if (rc < 0)
@@ -112,7 +112,8 @@ static int write_all(struct rung__stage *stage)
 	int rc;
 
 	/* The checksums in the journal come first: the check of finished files compares with them.
-	 * That check precedes all writing, because new parts are computed from finished ones. */
+	 * That check comes before all writing, because new parts are computed from finished
+	 * ones. */
 	if ((rc = rung__stage_accept_sums(stage)) < 0 ||
 	    (stage->report.resumed && (rc = rung__stage_check_done(stage)) < 0))
 		return rc;
@@ -131,7 +132,7 @@ static int write_all(struct rung__stage *stage)
 /* Resume the work of an earlier run, if it belongs to this job. */
 static int resume(struct rung__stage *stage)
 {
-	/* before anything is removed: the work of another job must stay as it is */
+	/* checked before anything is removed, because the work of another job must stay as it is */
 	int rc = rung__stage_job_check(stage);
 
 	stage->report.resumed = 1;
@@ -145,8 +146,9 @@ static int resume(struct rung__stage *stage)
 }
 
 /*
- * The last checks before the folder gets its name and an old dataset is removed: the inputs did not
- * change while they were read, and every file is there with its size and its checksums.
+ * The last checks before the folder gets its name and an old dataset is removed: the inputs must
+ * not have changed while they were read, and every file must exist with the right size and
+ * checksums.
  */
 static int check_written(struct rung__stage *stage)
 {
@@ -189,7 +191,7 @@ static int dry_run(struct rung__stage *stage)
 	return rc < 0 ? rc : fill_report(stage);
 }
 
-/* Everything between the check of OUT's name and the report. */
+/* All steps between the check of OUT's name and the report. */
 static int run(struct rung__stage *stage)
 {
 	bool finished = false;
@@ -215,7 +217,7 @@ static int run(struct rung__stage *stage)
 	return stage->opts.dry_run ? dry_run(stage) : start_or_resume(stage);
 }
 
-/* Free everything, after a failure too: all members are zero or -1 until they are set. Closing the
+/* Free everything, also after a failure: all members are zero or -1 until they are set. Closing the
  * folder removes OUT.partial, unless there is finished work in it. */
 static void fini(struct rung__stage *stage)
 {

@@ -6,8 +6,8 @@
  *
  * Files are read through the page cache. Staging writes without it, so the data come from the
  * device; a file that another process changed is read as changed. For files of 64 MiB and more the
- * first block, the last and one in 64 are read: missing, truncated or replaced files show there,
- * for 1/64 of the reads. rung verify reads everything.
+ * first block, the last and one in 64 are read: that detects missing, truncated or replaced files
+ * with 1/64 of the reads. rung verify reads everything.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,11 +27,11 @@
 
 struct check {
 	struct rung__stage *stage;
-	const struct rung__manifest_file *file; /* the one that is checked now */
-	const uint64_t *sums;                   /* of the file's blocks */
+	const struct rung__manifest_file *file; /* the file that is checked now */
+	const uint64_t *sums;                   /* expected checksums of the file's blocks */
 	/* for messages: the path of the folder, and the end of each message about a damaged file */
 	const char *dir, *cure;
-	char *path; /* of the file, for messages */
+	char *path; /* path of the file, for messages */
 };
 
 /* The file does not exist. A features file may be a link to a device that is not mounted: the
@@ -81,7 +81,7 @@ static int check_blocks(const struct check *check, int fd, uint64_t first, uint6
 	return rung__stage_advance(stage, "check", bytes);
 }
 
-/* Compare the chosen blocks of a file; neighbours share a read. */
+/* Compare the chosen blocks of a file; adjacent blocks share a read. */
 static int check_open_file(const struct check *check, int fd)
 {
 	const uint64_t end = check->file->block_count;
@@ -112,7 +112,8 @@ static int check_file(struct check *check)
 	/* only features files may be links, to stripes in other folders */
 	rc = fd = rung__open_regular(check->stage->dir.fd, check->file->name, check->path,
 	                             features ? 0 : O_NOFOLLOW);
-	/* rung__open_regular() does not know the cure, so these two failures are reported again */
+	/* the message of rung__open_regular() lacks the cure, so these two failures are reported
+	 * again */
 	if (fd == RUNG_E_NOENT)
 		rc = fail_missing(check);
 	else if (fd == RUNG_E_FORMAT)
@@ -136,7 +137,7 @@ static uint64_t checked_bytes(const struct rung__manifest_file *file)
 	return RUNG__MIN(blocks * RUNG__BLOCK_BYTES, file->bytes);
 }
 
-/* @param all  false: only the files that the journal lists as finished */
+/* Check the files. @param all false: only the files that the journal lists as finished */
 static int check_files(struct rung__stage *stage, const char *dir, const char *cure, bool all)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -157,8 +158,8 @@ static int check_files(struct rung__stage *stage, const char *dir, const char *c
 	return rc;
 }
 
-/* Check checksums.npy. Its own checksums are in the manifest, and it is not in the manifest's list
- * of files. */
+/* Check checksums.npy, which is not in the manifest's list of files. Its own checksums are in the
+ * manifest. */
 static int check_sums(struct rung__stage *stage, const char *dir, const char *cure)
 {
 	struct check check = { .stage = stage,
@@ -182,6 +183,6 @@ int rung__stage_check_all(struct rung__stage *stage, const char *dir, const char
 
 	if (rc == 0)
 		rc = check_files(stage, dir, cure, true);
-	/* rows that stay in place: their source must still be the file that was recorded */
+	/* if rows stay in place, their source must still be the file that was recorded */
 	return rc < 0 || m->feature_file_count > 0 ? rc : rung__in_place_check(&m->in_place, dir);
 }

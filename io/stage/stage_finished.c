@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A run with `resume` whose OUT exists already. If OUT is the complete result of this job, its
- * files are checked and the work is done. An earlier run may have been killed between the rename
- * and the removal of its journal and of the replaced dataset: these last steps are then completed
- * here.
+ * Handles a run with `resume` whose OUT exists already. If OUT is the complete result of this job,
+ * its files are checked and the run is finished. An earlier run may have been killed between the
+ * rename and the removal of its journal and of the replaced dataset: these last steps are then
+ * completed here.
  */
 #include <fcntl.h>
 #include <unistd.h>
@@ -42,7 +42,7 @@ static int read_sums(struct rung__stage *stage)
 	               : rung__fail(RUNG_E_CORRUPT, "%s; " CURE, rung_last_error());
 }
 
-/* Check the files of OUT. Its manifest is stage->manifest now. */
+/* Check the files of OUT, whose manifest is now stage->manifest. */
 static int check_previous(struct rung__stage *stage)
 {
 	int rc = rung__stage_accept_sums(stage);
@@ -81,8 +81,9 @@ int rung__stage_finished(struct rung__stage *stage, bool *finished_out)
 	if (rc < 0) {
 		rung__manifest_destroy(previous);
 		rung__stage_dir_close_out(&stage->dir);
-		/* With `force` any other dataset is replaced, a damaged one too. A folder that
-		 * another process uses is not replaced, and out of memory is not a result. */
+		/* With `force` any other dataset is replaced, even a damaged one. The exceptions: a
+		 * folder that another process uses is not replaced, and a lack of memory remains a
+		 * failure. */
 		return stage->dir.force && rc != RUNG_E_BUSY && rc != RUNG_E_NOMEM ? 0 : rc;
 	}
 	/* the report describes the dataset that was found */

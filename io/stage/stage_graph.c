@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Graph, score, ranks, relabelled graph: in memory if they fit, otherwise in files, with the same
- * result.
+ * Computes graph, score, ranks and relabelled graph: in memory if they fit, otherwise in files,
+ * with the same result.
  *
  * In files, edges are sorted into columns, the score is computed in passes over them, and the
- * relabelled graph is sorted again by the ranks. Features without a graph get a graph without
- * edges, which is built in the same way.
+ * relabelled graph is sorted again by the ranks. If only features are given, a graph without edges
+ * is built in the same way.
  *
  * The ranks are the point from which a run can be resumed: scoring is the long part of the work on
  * the graph, and all later steps start from the maps and the inputs.
@@ -24,14 +24,14 @@
 #include "stage/stage_memory.h"
 #include "stage/stage_write.h"
 
-#define EDGES_CHUNKS 12u /* memory of a pass in chunks: those read ahead, and their buffers */
-/* The limits of rung_edges_open(): smaller chunks are invalid, larger ones are never its
- * default. */
+#define EDGES_CHUNKS 12u /* memory of a pass, in chunks: those read ahead, and their buffers */
+/* The limits of chunks in rung_edges_open(): smaller ones are invalid, and its default is never
+ * larger. */
 #define CHUNK_BYTES_MIN 4096u
 #define CHUNK_BYTES_MAX (UINT64_C(16) << 20)
-/* added to the least for a score: what a pass uses at least */
+/* added to the minimum for a score: the least memory of a pass */
 #define EDGES_SPARE_BYTES (UINT64_C(2) << 20)
-/* memory for reading while edges are counted; less than any budget that works */
+/* memory for reads while edges are counted; less than any budget that works */
 #define COUNT_BYTES (UINT64_C(4) << 20)
 
 /* Context of forward_progress(). */
@@ -78,8 +78,8 @@ int rung__stage_count_edges(struct rung__stage *stage)
 	return rc;
 }
 
-/* The budget minus `taken` bytes and the memory held all the time. At least 1, because 0 would be
- * the default budget of the functions that receive it. */
+/* The budget minus `taken` bytes and the memory held all the time. At least 1, because 0 would
+ * select the default budget in the functions that receive it. */
 static uint64_t left_bytes(const struct rung__stage *stage, uint64_t taken)
 {
 	taken += rung__stage_fixed_bytes(stage);
@@ -104,8 +104,8 @@ static int open_edges(struct rung__stage *stage, const struct rung_graph_opts *g
 	rc = rung_edges_open(&opts, &stage->edges);
 	least = rc < 0 ? rung_last_error_min_bytes() : 0;
 	if (least == 0)
-		return rc; /* success, or a failure that more memory does not prevent */
-	/* reported again in terms of --memory: the edges know only their share */
+		return rc; /* this was a success, or a failure that more memory does not prevent */
+	/* reported again in terms of --memory, because rung_edges_open() sees only its share */
 	least += rung__stage_fixed_bytes(stage);
 	return rung__fail_min_bytes(least,
 	                            "staging %s: a memory budget of %" PRIu64
@@ -152,7 +152,7 @@ void rung__stage_drop_graph(struct rung__stage *stage)
 
 /* ---- score ---- */
 
-/* Score a graph in files, with the memory that its passes leave. */
+/* Score a graph in files, with the memory that the buffers of its passes leave. */
 static int score_edges(struct rung__stage *stage, struct rung_score_opts *opts)
 {
 	uint64_t least;
@@ -163,8 +163,8 @@ static int score_edges(struct rung__stage *stage, struct rung_score_opts *opts)
 	least = rung_last_error_min_bytes();
 	if (rc == 0 || least == 0)
 		return rc;
-	/* The graph's buffers use a quarter of a larger budget as well
-	 * (rung__stage_edges_bytes()), so the score gets three quarters of it. */
+	/* A larger budget also gives a quarter to the graph's buffers (rung__stage_edges_bytes()),
+	 * so the score gets three quarters of it. */
 	least = least / 3 * 4 + EDGES_SPARE_BYTES + rung__stage_fixed_bytes(stage);
 	return rung__fail_min_bytes(least,
 	                            "staging %s: a memory budget of %" PRIu64
@@ -270,7 +270,8 @@ static int note_ranked(struct rung__stage *stage)
 	                           m->edge_count, score->iterations, score->batches_sampled,
 	                           score->edge_passes, score->residual, score->seconds);
 
-	/* before the journal: after a power failure it is found only if OUT.partial has its name */
+	/* synced before the journal: after a power failure it is found only if OUT.partial has its
+	 * name */
 	if (rc == 0)
 		rc = rung__stage_dir_sync_parent(&stage->dir);
 	if (rc == 0)
@@ -304,7 +305,7 @@ static int rank(struct rung__stage *stage)
 	return 0;
 }
 
-/* Use the values of the journal's line "ranked". */
+/* Restore the values in the journal's line "ranked". */
 static int adopt_ranked(struct rung__stage *stage, const char *words)
 {
 	struct rung_score_report *score = &stage->report.score;
@@ -323,8 +324,8 @@ static int adopt_ranked(struct rung__stage *stage, const char *words)
 }
 
 /* Read the maps of an earlier run. Positions of rows are computed from them, so they are checked
- * entry by entry: matching checksums are not enough, because the author of the files may have
- * written the journal too. */
+ * entry by entry: matching checksums are not enough, because the author of the files can also have
+ * written the journal. */
 static int read_maps(struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -392,7 +393,7 @@ static int relabel_in_memory(struct rung__stage *stage)
  * sort, so their blocks are read once more for their checksums. */
 static int relabel_in_files(struct rung__stage *stage)
 {
-	/* resident while edges are sorted: the two maps and the buffers of a pass */
+	/* the two maps and the buffers of a pass are resident while edges are sorted */
 	const uint64_t taken = rung__stage_map_bytes(stage, 2) + edges_info(stage).memory_bytes;
 	struct rung__relabel_opts opts = { 0 };
 	struct step step = { stage, "relabel" };
@@ -400,7 +401,7 @@ static int relabel_in_files(struct rung__stage *stage)
 	char *indices = rung__format("%s/" RUNG__INDICES, stage->dir.partial_path);
 	int rc;
 
-	/* at least what sorting needs, which the budget's own minimum includes */
+	/* at least the memory that sorting needs, which the minimum of the budget includes */
 	opts.memory_bytes = RUNG__MAX(left_bytes(stage, taken + 2 * edges_info(stage).chunk_bytes),
 	                              UINT64_C(1) << 20);
 	opts.temp_dir = stage->dir.partial_path;
@@ -422,7 +423,7 @@ int rung__stage_relabel(struct rung__stage *stage)
 {
 	int rc = 0;
 
-	/* indptr and indices are committed together; indices is the later one */
+	/* indptr and indices are committed together, and indices comes last */
 	if (!rung__stage_file_done(stage, RUNG__INDICES)) {
 		rc = rung__stage_load_graph(stage);
 		rung__stage_phase(stage, "relabel");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Graph, score, ranks, relabelled graph, in memory or in files. */
+/** Computes graph, score, ranks and relabelled graph, in memory or in files. */
 #ifndef RUNG_IO_STAGE_GRAPH_H
 #define RUNG_IO_STAGE_GRAPH_H
 

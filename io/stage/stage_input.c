@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inputs of staging. All of them are opened and checked before the long work starts, so that a
- * wrong file costs seconds, not hours. Shapes and settings go into the manifest here, because the
- * job and the layout of the files follow from them. Splits are small and are read completely.
+ * Opens the inputs of staging. All of them are opened and checked before the long work starts, so
+ * that a wrong file costs seconds, not hours. Shapes and settings go into the manifest here,
+ * because the job and the layout of the files follow from them. Splits are small and are read
+ * completely.
  */
 #include <stdio.h>
 #include <string.h>
@@ -78,7 +79,8 @@ static int open_extra(struct rung__stage *stage, const char *spec, const char *w
 
 	if (rc < 0)
 		return rc;
-	/* counted before the checks: rung__stage_close_inputs() closes the counted ones */
+	/* counted before the checks, because rung__stage_close_inputs() closes only counted
+	 * sources */
 	stage->extra_count++;
 	info = rung_source_info(extra_arrays->src);
 	if (info->row_count != stage->manifest->vertex_count || info->row_bytes == 0)
@@ -110,7 +112,8 @@ static int open_labels(struct rung__stage *stage)
 	return 0;
 }
 
-/* A name becomes part of the name of a file, so its characters are restricted, and it is unique. */
+/* Check the name of an array. It becomes part of a file name, so its characters are restricted,
+ * and it must be unique. */
 static int check_array_name(const struct rung__stage *stage, size_t idx)
 {
 	const struct rung_stage_array *arrays = stage->opts.arrays;
@@ -179,7 +182,7 @@ static int open_score(struct rung__stage *stage)
 	return 0;
 }
 
-/* As check_array_name(), for splits. */
+/* Like check_array_name(), for splits. */
 static int check_split_name(const struct rung__stage *stage, size_t idx)
 {
 	const struct rung_stage_split *splits = stage->opts.splits;
@@ -201,8 +204,8 @@ static int check_split_name(const struct rung__stage *stage, size_t idx)
 }
 
 /* Read the ids of one split. The score counts each train vertex once, so these ids must be
- * distinct; it treats an empty list as all vertices, so an empty train split is an error. Splits
- * that the score does not use may repeat ids. */
+ * distinct; it treats an empty list as all vertices, so an empty train split is an error. Ids may
+ * repeat in splits that the score does not use. */
 static int read_split(const struct rung__stage *stage, size_t idx,
                       struct rung__stage_split_ids *split)
 {
@@ -241,13 +244,13 @@ static int read_splits(struct rung__stage *stage)
 			return rc;
 		strcpy(m->splits[i].name, stage->opts.splits[i].name);
 		m->splits[i].count = stage->splits[i].count;
-		m->split_count++; /* of the splits that are complete in both lists */
+		m->split_count++; /* counts the splits that are complete in both lists */
 	}
 	return 0;
 }
 
-/* Settings that the manifest stores for trainers, and that the score uses. Defaults are filled in
- * here, so that the job and the score see the same values. */
+/* Set the settings that the manifest stores for trainers and that the score uses. Defaults are
+ * filled in here, so that the job and the score see the same values. */
 static int fill_sampling(struct rung__stage *stage)
 {
 	static const uint32_t fanouts[] = { 25, 10 };
@@ -267,7 +270,7 @@ static int fill_sampling(struct rung__stage *stage)
 	return 0;
 }
 
-/* Settings of the score, as the manifest records them: those that the method does not use stay 0.
+/* Set the settings of the score in the manifest. Settings that the method does not use stay 0.
  * RUNG_SCORE_DEFAULT becomes the method that it stands for. */
 static int fill_score(struct rung__stage *stage)
 {
@@ -320,7 +323,7 @@ int rung__stage_open_inputs(struct rung__stage *stage)
 
 void rung__stage_close_inputs(struct rung__stage *stage)
 {
-	/* the list is zeroed, so splits that were not read are NULL */
+	/* the list was zeroed, so the ids of splits that were not read are NULL */
 	for (size_t i = 0; stage->splits && i < stage->opts.split_count; i++)
 		rung__free(stage->splits[i].ids);
 	rung__free(stage->splits);

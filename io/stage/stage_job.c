@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The job of a folder as lines "KEY VALUE": every option that affects the files, and size,
- * modification time and inode of every input. Memory, threads and the order in which rows are moved
- * are not included. The lines are stored in the journal of unfinished work and in the manifest of
- * the dataset. The lines of the inputs are determined before any input is opened, and again when
- * all have been read: a difference means that the files may contain a part of a change.
+ * Describes the job of a folder by lines "KEY VALUE": every option that affects the files, and
+ * size, modification time and inode of every input. Memory, threads and the order in which rows are
+ * moved are not included. The lines are stored in the journal of unfinished work and in the
+ * manifest of the dataset. The lines of the inputs are determined before any input is opened, and
+ * again when all have been read: a difference means that the files may contain a part of a change.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -18,15 +18,15 @@
 #include "source/source.h"
 #include "stage/stage_job.h"
 
-#define VALUE_BYTES 8192u      /* of a line: the longest path fits */
-#define JOB         "job "     /* before each line in the journal */
+#define VALUE_BYTES 8192u      /* size of a value: the longest path fits */
+#define JOB         "job "     /* prefix of each line in the journal */
 #define PRODUCER    "producer" /* only the same version of rung can resume unfinished work */
 
-/* A text that grows line by line. Out of memory is remembered and checked once, at the end. */
+/* A text that grows line by line. A lack of memory is recorded and checked once, at the end. */
 struct lines {
 	const struct rung__stage *stage;
 	char *text;             /* NUL-terminated; NULL while it is empty */
-	size_t bytes, capacity; /* without the NUL, and allocated */
+	size_t bytes, capacity; /* length without the NUL, and allocated size */
 	bool failed;            /* out of memory */
 };
 
@@ -49,8 +49,9 @@ static void append(struct lines *lines, const char *text)
 	lines->bytes += bytes;
 }
 
-/* Replace control characters by '?', because a value is part of one line that is printed. A value
- * that is not UTF-8 loses all bytes above 0x7f as well, because the manifest is UTF-8. */
+/* Replace control characters by '?', because a value is part of one line that is printed. In a
+ * value that is not UTF-8, all bytes above 0x7f are replaced as well, because the manifest is
+ * UTF-8. */
 static void make_plain(char *value)
 {
 	json_t *text = json_string(value);
@@ -82,7 +83,7 @@ static void line(struct lines *lines, const char *key, const char *format, ...)
 }
 
 /* The line of one input. `st` NULL: the file does not exist, which opening it will report. The
- * inode identifies a file that was replaced by another one with the same size and time. */
+ * inode shows that a file was replaced by another one with the same size and time. */
 static void stat_line(struct lines *lines, const char *key, const char *spec, const struct stat *st)
 {
 	if (!st)
@@ -111,8 +112,8 @@ static void source_line(struct lines *lines, const char *key, const char *spec)
 		stat_line(lines, key, spec, stat_source(lines, spec, &st) ? &st : NULL);
 }
 
-/* The line of an edge list. The part of its spec about ids is not part of the file's name. An
- * invalid spec gets a line too: opening it will report it. */
+/* The line of an edge list. The part of the spec that describes ids does not belong to the file's
+ * name. An invalid spec gets a line too: opening it will report it. */
 static void list_line(struct lines *lines, const char *key, const char *spec)
 {
 	struct rung__edge_spec parts;
@@ -129,8 +130,8 @@ static void list_line(struct lines *lines, const char *key, const char *spec)
 	rung__free(src);
 }
 
-/* The two lines of a csc: or csr:. A file name may contain commas, so the first comma at which both
- * sides are files separates the two sources, as when they are opened. */
+/* The two lines of a csc: or csr: spec. A file name can contain commas, so the first comma at which
+ * both sides are files separates the two sources, in the same way as when they are opened. */
 static void columns_line(struct lines *lines, const char *key, const char *spec)
 {
 	char *pair = rung__strdup(spec + RUNG__COLUMNS_PREFIX), indices_key[128];
@@ -150,8 +151,8 @@ static void columns_line(struct lines *lines, const char *key, const char *spec)
 	stat_line(lines, indices_key, spec, found ? &right : NULL);
 }
 
-/* The lines of all inputs, in a fixed order. Options were not checked yet: names and specs may be
- * NULL. */
+/* The lines of all inputs, in a fixed order. The options are not checked yet, so names and specs
+ * can be NULL. */
 static void inputs(struct lines *lines)
 {
 	const struct rung_stage_opts *opts = &lines->stage->opts;
@@ -262,8 +263,8 @@ int rung__stage_job_describe(struct rung__stage *stage)
 	return stage->manifest->job ? 0 : fail_memory(stage);
 }
 
-/* Length of a value up to the end of its line. `text` NULL: the line is missing, which a message
- * reports as "nothing". */
+/* Length of a value up to the end of its line. If the line is missing, `text` is NULL; a message
+ * then shows "nothing". */
 static int value_bytes(const char *text)
 {
 	return text ? (int)strcspn(text, "\n") : (int)strlen("nothing");
@@ -272,13 +273,13 @@ static int value_bytes(const char *text)
 /* A line that differs. The texts point into the lines, so each ends at a line feed. */
 struct difference {
 	int key_bytes;
-	/* the key and both values; `was` is NULL if the line is new */
+	/* the key, the recorded value and the present one; `was` is NULL if the line is new */
 	const char *key, *was, *is;
 };
 
 /* Find the first line of `job` that `known` lacks or has with another value. All keys in `known`
- * begin with `prefix`. Lines that only `known` has need no search: the numbers of graphs, splits,
- * arrays and files are in lines as well. */
+ * begin with `prefix`. Lines that only `known` has need no search, because the numbers of graphs,
+ * splits, arrays and files have lines as well. */
 static bool find_difference(const char *job, const char *known, const char *prefix,
                             struct difference *found)
 {
@@ -308,7 +309,8 @@ static int fail_difference(int status, const char *path, const char *what,
 
 int rung__stage_job_note(struct rung__stage *stage)
 {
-	/* pending until the ranks are known: rung__stage_rank() writes the first lines */
+	/* these lines stay pending until the ranks are known: rung__stage_rank() writes the first
+	 * lines */
 	int rc = rung__journal_add(&stage->journal, JOB PRODUCER " %s", stage->manifest->producer);
 
 	for (const char *at = stage->job; *at && rc == 0; at = strchr(at, '\n') + 1)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layout of the features: bytes from row to row, and the distribution of rows over folders.
+ * Chooses the layout of the features: bytes from row to row, and the distribution of rows over
+ * folders.
  *
  * A device reads whole blocks of 4 KiB, even for one row. Rows of s bytes begin at multiples of
  * g = gcd(s, 4096) in a block, at each of these 4096 / g positions equally often. The last
@@ -19,9 +20,10 @@
 #include "source/source.h"
 #include "stage/stage_layout.h"
 
-#define BLOCK_BYTES  4096u /* of a device's read, and of a page */
+#define BLOCK_BYTES  4096u /* size of a device's read, and of a page */
 #define SECTOR_BYTES 512u
-/* a block of rows has at least this many bytes, so that each device is used in large pieces */
+/* a block of rows has at least this many bytes, so that each device is read and written in large
+ * pieces */
 #define PARTITION_BYTES (UINT64_C(1) << 20)
 
 /* The largest power of two that divides `bytes`, at most a block: gcd(bytes, 4096). */
@@ -46,15 +48,16 @@ uint64_t rung__padded_stride(uint64_t row_bytes, enum rung_stage_pad pad)
 	               : row_bytes;
 }
 
-/* Rows of a block that are dealt to one folder: whole pages, PARTITION_BYTES or slightly more. With
- * few rows the block shrinks, because each folder must get at least one row. */
+/* The number of rows in a block, the unit of distribution over folders: whole pages,
+ * PARTITION_BYTES or slightly more. With few rows the block shrinks, because each folder must get
+ * at least one row. */
 static uint64_t rows_of_block(uint64_t row_stride, uint64_t row_count, uint64_t file_count)
 {
 	const uint64_t page_rows = BLOCK_BYTES / step_of(row_stride),
 		       page_bytes = page_rows * row_stride;
 	uint64_t rows = (PARTITION_BYTES + page_bytes - 1) / page_bytes * page_rows;
 
-	/* halved, in whole pages as long as possible, until the last file gets a row */
+	/* halved, in whole pages where possible, until the last file gets a row */
 	while (rows > 1 && (file_count - 1) * rows >= row_count)
 		rows = rows > page_rows ? rows / 2 / page_rows * page_rows : rows / 2;
 	return RUNG__MAX(rows, 1u);
@@ -70,7 +73,7 @@ static int check_not_replaced(const struct rung__stage *stage, const char *path)
 	int rc = 0;
 
 	if (!dir)
-		return 0; /* does not exist */
+		return 0; /* the file does not exist */
 	/* compared by inode, and through links: the source may have another name */
 	while (rc == 0 && stat(path, &source) == 0 && (entry = readdir(dir)) != NULL) {
 		if (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && st.st_dev == source.st_dev &&
@@ -126,7 +129,7 @@ int rung__stage_choose_layout(struct rung__stage *stage)
 		return leave_in_place(stage);
 	m->row_stride = rung__padded_stride(m->features.row_bytes, opts->pad);
 	m->feature_file_count = (uint32_t)RUNG__MAX(opts->stripe_count, 1u);
-	m->block_rows = m->vertex_count; /* one file: a single block */
+	m->block_rows = m->vertex_count; /* a single file has a single block */
 	if (m->feature_file_count > 1)
 		m->block_rows =
 			rows_of_block(m->row_stride, m->vertex_count, m->feature_file_count);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The layout of the features: bytes from row to row, and rows over folders. */
+/** The layout of the features: bytes from row to row, and the distribution of rows over folders. */
 #ifndef RUNG_IO_STAGE_LAYOUT_H
 #define RUNG_IO_STAGE_LAYOUT_H
 

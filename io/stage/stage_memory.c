@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of staging: the bytes that each phase holds, by its own count. They decide whether the
- * graph is loaded into memory. If not, it stays in files, and only arrays with an entry per vertex
- * are always resident.
+ * Computes the memory of staging: the bytes that each phase holds, by rung's own count. They decide
+ * whether the graph is loaded into memory. If not, it stays in files, and only arrays with an entry
+ * per vertex are always resident.
  *
  * Phases follow each other, so the peak is that of the largest phase, plus the memory that is held
  * from the first phase to the last (rung__stage_fixed_bytes()).
@@ -14,15 +14,17 @@
 
 bool rung__stage_graph_in_files;
 
-/* values of a million edges, 4 bytes each: a block for each thread of a score, and one for each
- * value of a record */
+/* a block has the 4-byte values of a million edges; a score has one block per thread, and one for
+ * each value of a record */
 #define SCORE_BLOCK_BYTES (UINT64_C(4) << 20)
-#define LOAD_EDGE_BYTES   48u                 /* per edge of a chunk while the graph is read */
-#define LOAD_EDGES_MAX    (UINT64_C(1) << 22) /* edges of a chunk */
-#define EDGES_BYTES_MIN   (UINT64_C(2) << 20) /* sorting needs 1 MiB, a pass some chunks */
+/* bytes per edge of a chunk while the graph is read */
+#define LOAD_EDGE_BYTES 48u
+#define LOAD_EDGES_MAX  (UINT64_C(1) << 22) /* number of edges in a chunk */
+/* sorting needs 1 MiB, and a pass needs some chunks */
+#define EDGES_BYTES_MIN (UINT64_C(2) << 20)
 
 /* Memory of scoring in addition to the graph. rank.h documents the bytes per vertex, per edge and
- * per thread of each method; a change there needs one here. */
+ * per thread of each method; both places must agree. */
 static uint64_t score_bytes(const struct rung__stage *stage, uint64_t edge_count)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -36,15 +38,15 @@ static uint64_t score_bytes(const struct rung__stage *stage, uint64_t edge_count
 		return sampling;
 	if (stage->method == RUNG_SCORE_EXPECTED || stage->method == RUNG_SCORE_BLEND) {
 		per_vertex = 4 * hops + 20;
-		per_edge = 9; /* a bit, rounded up */
+		per_edge = 9; /* one bit each, rounded up */
 		records = hops + 2;
 	}
 	return RUNG__MAX(sampling, per_vertex * m->vertex_count + per_edge * edge_count +
 	                                   (threads + records) * SCORE_BLOCK_BYTES);
 }
 
-/* The score (4 bytes per vertex), both maps, and the buffers of sorting by rank: 8 bytes per vertex
- * and a third map. */
+/* Memory of ranking: the score (4 bytes per vertex), both maps, and the buffers of the sort, which
+ * are 8 bytes per vertex and a third map. */
 static uint64_t rank_bytes(const struct rung__stage *stage)
 {
 	return 12 * stage->manifest->vertex_count + rung__stage_map_bytes(stage, 2) +
@@ -64,8 +66,8 @@ static uint64_t in_memory_bytes(const struct rung__stage *stage, uint64_t edge_c
 	                                            score_bytes(stage, edge_count)));
 }
 
-/* The least memory for a graph in files: the ranks, or relabelling with both maps. The score checks
- * the memory for its blocks of edges itself, when the number of edges is known. */
+/* The least memory for a graph in files: for ranking, or for relabelling with both maps. The score
+ * checks the memory for its blocks of edges itself, when the number of edges is known. */
 static uint64_t in_files_bytes_min(const struct rung__stage *stage)
 {
 	return RUNG__MAX(rank_bytes(stage), rung__stage_map_bytes(stage, 2) + EDGES_BYTES_MIN);
@@ -83,7 +85,7 @@ uint64_t rung__stage_edges_bytes(const struct rung__stage *stage)
 
 uint64_t rung__stage_memory_of(const struct rung__stage *stage)
 {
-	/* rows need one map; a graph in files uses all the memory it is given */
+	/* rows need one map; a graph in files uses all the memory that it is given */
 	const uint64_t rows = rung__stage_map_bytes(stage, 1) + stage->rows_bytes;
 	const uint64_t graph = stage->in_files
 	                               ? stage->memory_bytes - rung__stage_fixed_bytes(stage)
@@ -92,7 +94,8 @@ uint64_t rung__stage_memory_of(const struct rung__stage *stage)
 	return rung__stage_fixed_bytes(stage) + RUNG__MAX(graph, rows);
 }
 
-/* The budget is too small. Tools read the least that works with rung_last_error_min_bytes(). */
+/* Report that the budget is too small. Tools read the least budget that works with
+ * rung_last_error_min_bytes(). */
 static int fail_budget(const struct rung__stage *stage, uint64_t least)
 {
 	return rung__fail_min_bytes(least,
@@ -104,8 +107,9 @@ static int fail_budget(const struct rung__stage *stage, uint64_t least)
 	                            least);
 }
 
-/* Plan how the rows of one array are moved. If its memory does not suffice, the reported least also
- * covers the graph, so that a second attempt with that budget does not fail for another reason. */
+/* Plan how the rows of one array are moved. If the memory does not suffice, the reported minimum
+ * also covers the graph, so that a second attempt with that budget does not fail for another
+ * reason. */
 static int plan_rows(struct rung__stage *stage, const struct rung_source *src, const char *name,
                      const struct rung__layout *layout, struct rung__rows_schedule *plan)
 {
@@ -117,14 +121,14 @@ static int plan_rows(struct rung__stage *stage, const struct rung_source *src, c
 			RUNG__MAX(rung_last_error_min_bytes() + rung__stage_fixed_bytes(stage) +
 		                          rung__stage_map_bytes(stage, 1),
 		                  rung__stage_fixed_bytes(stage) + in_files_bytes_min(stage)));
-	/* arrays are written one after the other: the largest counts */
+	/* arrays are written one after the other, so the largest counts */
 	if (rc == 0)
 		stage->rows_bytes = RUNG__MAX(stage->rows_bytes, plan->memory_bytes);
 	return rc;
 }
 
 /* Set block_count_max, for the memory of the checksums. The number of edges is not known yet, so
- * the files are laid out with its upper bound, and the manifest keeps its own number. */
+ * the files are laid out with its upper bound. The number in the manifest does not change. */
 static int bound_blocks(struct rung__stage *stage)
 {
 	struct rung__manifest *m = stage->manifest;
@@ -162,7 +166,8 @@ int rung__stage_divide_memory(struct rung__stage *stage)
 		return rc;
 	least = rung__stage_fixed_bytes(stage) + in_files_bytes_min(stage);
 	left = stage->memory_bytes - RUNG__MIN(stage->memory_bytes, rung__stage_fixed_bytes(stage));
-	/* with the upper bound of the edges: a graph whose loading has begun must fit */
+	/* computed with the upper bound of the edges, because a graph whose loading has begun must
+	 * fit */
 	stage->in_files =
 		in_memory_bytes(stage, stage->edge_count_max) > left || rung__stage_graph_in_files;
 	stage->report.graph_in_files = stage->in_files;

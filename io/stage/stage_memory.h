@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The memory budget: the share of each step, and the least that works. Sizes in bytes. */
+/** The memory budget: the share of each step, and the least budget that works. Sizes are in
+ * bytes. */
 #ifndef RUNG_IO_STAGE_MEMORY_H
 #define RUNG_IO_STAGE_MEMORY_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Free space, checked before anything is written. The bytes that go to the output and to the
+ * Checks the free space before anything is written. The bytes that go to the output and to the
  * folders of stripes are added up for each file system, because several folders may share one.
  * Sizes are in bytes, and saturate instead of overflowing: a graph with an absurd size is then
  * reported as too large.
@@ -17,20 +17,20 @@
 #include "stage/stage_space.h"
 
 #define SPARE_BYTES 65536u /* for the folder itself, and its journal */
-#define NAMES_BYTES 300u   /* of folders in a message; a longer list is cut off */
+#define NAMES_BYTES 300u   /* size of the list of folders in a message; a longer list is cut off */
 
 /* A file system that is written to. */
 struct device {
 	dev_t dev;
 	uint64_t needed, free; /* bytes */
-	bool has_out;          /* OUT is here */
-	/* folders of stripes that are here; borrowed from the options */
+	bool has_out;          /* OUT is on this file system */
+	/* folders of stripes on this file system; borrowed from the options */
 	uint32_t stripe_count;
 	const char *stripe_dirs[RUNG__FILES_MAX];
 };
 
 struct devices {
-	struct device list[1 + RUNG__FILES_MAX]; /* the first has OUT */
+	struct device list[1 + RUNG__FILES_MAX]; /* the first one contains OUT */
 	uint32_t count;
 };
 
@@ -62,7 +62,8 @@ static uint64_t out_bytes(const struct rung__stage *stage)
 	const struct rung__manifest *m = stage->manifest;
 	uint64_t needed = rung__align_up(m->checksums.bytes, RUNG__PAGE_BYTES) +
 	                  RUNG__MANIFEST_BYTES_MAX / 256 + SPARE_BYTES +
-	                  32 * m->block_count; /* in the journal, a part of a line per block */
+	                  /* share of the journal: a part of a line per block */
+	                  32 * m->block_count;
 	uint64_t temp = stage->opts.stripe_count ? 0 : stage->features_plan.temp_bytes;
 
 	for (uint32_t i = 0; i < stage->extra_count; i++)
@@ -153,7 +154,7 @@ static void count_used(const struct rung__stage *stage, uint32_t file, struct de
 		device->free = UINT64_MAX;
 }
 
-/* List the folders of a file system, for a message: "OUT, DIR, DIR". */
+/* Write the list of a file system's folders for a message: "OUT, DIR, DIR". */
 static void list_folders(const struct rung__stage *stage, const struct device *device,
                          char names[NAMES_BYTES])
 {
@@ -199,7 +200,7 @@ int rung__stage_check_space(struct rung__stage *stage)
 	stage->report.free_bytes = devices.list[0].free;
 	for (uint32_t f = 0; f < stripe_count; f++)
 		count_used(stage, f, &devices);
-	/* the temporary files of the graph are gone before the rows are written: the larger
+	/* the temporary files of the graph are gone before the rows are written, so the larger size
 	 * counts */
 	devices.list[0].needed = RUNG__MAX(devices.list[0].needed, graph_bytes(stage));
 	for (uint32_t i = 0; i < devices.count && rc == 0; i++)

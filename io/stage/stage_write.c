@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files with data from memory, written block by block without the page cache. The checksum of each
- * block is computed from the data in memory, before it is written, so that it covers the write.
- * Checksums in the journal are read into sums[].
+ * Writes files with data from memory, block by block and without the page cache. The checksum of
+ * each block is computed from the data in memory, before it is written, so that it covers the
+ * write. Checksums in the journal are read into sums[].
  *
  * A line of the journal describes synced data only. So a file is synced when it is closed, then
  * its checksums and its name are added to the pending lines, and a commit writes these lines.
@@ -20,7 +20,7 @@
 #include "source/npy.h"
 #include "stage/stage_write.h"
 
-#define CHUNK_ITEMS 65536u /* items that are put in rank order at a time: 256 KiB */
+#define CHUNK_ITEMS 65536u /* number of items that are put in rank order at a time: 256 KiB */
 
 /* A file that is being written through stage->buffer. Only one is open at a time. */
 struct array_output {
@@ -29,8 +29,8 @@ struct array_output {
 	uint64_t *sums; /* [file->block_count], set as blocks are written */
 	char *path;     /* for messages */
 	struct rung__direct direct;
-	size_t used;      /* bytes in stage->buffer */
-	uint64_t written; /* bytes in the file */
+	size_t used;      /* number of bytes in stage->buffer */
+	uint64_t written; /* number of bytes in the file */
 };
 
 /* Create the file. An existing one is an error: unfinished files of an earlier run were removed. */
@@ -43,7 +43,7 @@ static int open_file(struct array_output *out, int dir_fd, const char *name)
 	if (fd < 0)
 		return rung__fail_errno(errno, "%s: cannot be created", out->path);
 	rc = rung__direct_open_write(&out->direct, fd, out->path);
-	close(fd); /* `direct` has its own descriptor */
+	close(fd); /* `direct` uses a separate descriptor */
 	out->direct.bytes_needed = out->file->bytes;
 	return rc;
 }
@@ -91,8 +91,8 @@ static int flush(struct array_output *out)
 	return rung__stage_advance(stage, "files", used);
 }
 
-/* Append data. The buffer is written when it is full, so every write except the last consists of
- * whole blocks. */
+/* Append data. The buffer is written only when it is full, so every write except the last consists
+ * of whole blocks. */
 static int append(struct array_output *out, const void *data, uint64_t bytes)
 {
 	const unsigned char *from = data;
@@ -115,7 +115,7 @@ static int append(struct array_output *out, const void *data, uint64_t bytes)
 }
 
 /* Write the rest, cut the file to its size, sync it, and release everything. `rc` is the result of
- * the writes; a failure is returned, and the file is left as it is. */
+ * the writes; if it is a failure, it is returned, and the file is left as it is. */
 static int close_output(struct array_output *out, int rc)
 {
 	if (rc == 0 && out->used > 0)
@@ -209,8 +209,8 @@ static int read_file(struct rung__stage *stage, const struct rung__manifest_file
 	return rc;
 }
 
-/* As read_file(), for a file by its name. Direct reads: the content of the device is checked, not
- * that of the page cache. */
+/* Like read_file(), for a file by its name. Reads are direct, so that the content of the device is
+ * checked, not that of the page cache. */
 static int open_and_read(struct rung__stage *stage, const char *name, bool compare, void *to)
 {
 	const struct rung__manifest_file *file = rung__manifest_file(stage->manifest, name);
@@ -256,7 +256,8 @@ int rung__stage_write_score(struct rung__stage *stage)
 	if (!chunk)
 		return rung__fail(RUNG_E_NOMEM, "%s", file->name);
 	rc = open_output(&out, stage, file, stage->sums + file->first_block);
-	/* by chunks: a second array of all scores might not fit in memory next to the maps */
+	/* written in chunks, because a second array of all scores might not fit in memory next to
+	 * the maps */
 	for (uint64_t first = 0; first < m->vertex_count && rc == 0; first += CHUNK_ITEMS) {
 		uint64_t count = RUNG__MIN(CHUNK_ITEMS, m->vertex_count - first);
 
@@ -295,7 +296,7 @@ int rung__stage_write_splits(struct rung__stage *stage)
 	int rc = 0;
 
 	for (uint32_t i = 0; i < m->split_count && rc == 0; i++) {
-		/* splits are the last files of the manifest */
+		/* the splits are the last files in the manifest */
 		const struct rung__manifest_file *file =
 			&m->files[m->file_count - m->split_count + i];
 
@@ -319,7 +320,7 @@ static int write_text(const struct rung__stage *stage, const char *path, const c
 	rung__stage_step("write manifest");
 	rc = rung__pwrite_all(fd, path, text, strlen(text), 0);
 	rung__stage_step("sync manifest");
-	/* EINVAL: a file system whose folders cannot be synced */
+	/* EINVAL: the file system cannot sync folders */
 	if (rc == 0 && (fsync(fd) < 0 || fsync(stage->dir.fd) < 0) && errno != EINVAL)
 		rc = rung__fail_errno(errno, "%s: cannot be synced to the device", path);
 	if (close(fd) < 0 && rc == 0)
@@ -327,7 +328,7 @@ static int write_text(const struct rung__stage *stage, const char *path, const c
 	return rc;
 }
 
-/* Compare the manifest's file with `text`, which was written to it. */
+/* Compare the file of the manifest with `text`, which was written to it. */
 static int compare_text(const struct rung__stage *stage, const char *path, const char *text)
 {
 	const size_t bytes = strlen(text);

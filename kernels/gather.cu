@@ -381,7 +381,8 @@ static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 		                  "gather kernel: ids of dtype number %d; use i32, u32, i64 or u64",
 		                  (int)g->id_dtype);
 	if (g->id_count > UINT32_MAX)
-		return rung__fail(RUNG_E_INVAL, "gather kernel: %" PRIu64 " ids, at most %" PRIu32,
+		return rung__fail(RUNG_E_INVAL,
+		                  "gather kernel: %" PRIu64 " ids; use at most %" PRIu32,
 		                  g->id_count, UINT32_MAX);
 	if (g->id_count && (uintptr_t)g->ids % (wide ? 8 : 4) != 0)
 		return rung__fail(RUNG_E_INVAL,
@@ -398,9 +399,8 @@ static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 		return rc;
 	if (block_count < 1 || !g->counts || !g->report ||
 	    (g->id_count && (!g->ids || !g->out || (g->miss_ranks && !g->miss_rows))))
-		return rung__fail(
-			RUNG_E_INVAL,
-			"gather kernel: no blocks, ids, output, miss list, counts or report");
+		return rung__fail(RUNG_E_INVAL, "gather kernel: blocks, ids, output, miss list, "
+		                                "counts or report are missing");
 	return check_views("gather kernel", g->views, g->view_count, g->row_count, g->row_bytes);
 }
 

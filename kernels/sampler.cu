@@ -146,19 +146,19 @@ static int check_sample(const struct rung__cuda_sampler *sampler,
 	if ((uintptr_t)sample->workspace % SAMPLE_ALIGN != 0 || sample->workspace_bytes < needed)
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampler kernels: a workspace of %" PRIu64
-		                  " bytes at %p: %" PRIu64 " are needed, at a multiple of %u",
+		                  " bytes at %p; use at least %" PRIu64 " bytes, aligned to %u",
 		                  sample->workspace_bytes, sample->workspace, needed, SAMPLE_ALIGN);
 	if (block_count < 1 || !sample->seeds || !sample->vertices || !sample->workspace ||
 	    !sample->report)
-		return rung__fail(
-			RUNG_E_INVAL,
-			"sampler kernels: no blocks, seeds, vertices, workspace or report");
+		return rung__fail(RUNG_E_INVAL, "sampler kernels: blocks, seeds, vertices, "
+		                                "workspace or report are missing");
 	for (uint32_t hop = 0; hop < sampler->hop_count; hop++)
 		if (!sample->indptr[hop] ||
 		    (!sample->indices[hop] && sampler->capacity.edge_counts[hop]))
-			return rung__fail(RUNG_E_INVAL,
-			                  "sampler kernels: no indptr or indices for hop %u",
-			                  (unsigned)hop);
+			return rung__fail(
+				RUNG_E_INVAL,
+				"sampler kernels: indptr or indices of hop %u are missing",
+				(unsigned)hop);
 	return 0;
 }
 

@@ -214,7 +214,7 @@ extern "C" int rung__cuda_sample_layout(const struct rung__cuda_sampler *s, void
 	    !add_part(at, bytes, slots, 16, &step->table.slots))
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampler kernels: a capacity of %" PRIu64
-		                  " edges per hop exceeds all memory",
+		                  " edges per hop does not fit any memory",
 		                  edges_max);
 	step->table.mask = slots - 1; /* slots is a power of two */
 	return 0;
@@ -240,7 +240,8 @@ extern "C" int rung__cuda_sampler_workspace(const struct rung__cuda_sampler *sam
 static int many(const char *what, uint64_t needed, uint64_t capacity, uint64_t hop)
 {
 	return rung__fail(RUNG_E_NOMEM,
-	                  "sampling: hop %" PRIu64 " has %s%" PRIu64 " %s, the capacity is %" PRIu64
+	                  "sampling: hop %" PRIu64 " has %s%" PRIu64
+	                  " %s, but the memory has a capacity of %" PRIu64
 	                  "; use fewer seeds, smaller fanouts or a larger capacity",
 	                  hop, needed == UINT64_MAX ? "at least " : "", needed, what, capacity);
 }
@@ -284,6 +285,7 @@ extern "C" int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler
 		                  ": the graph in memory is damaged",
 		                  index, value, sampler->graph.vertex_count);
 	default:
-		return rung__fail(RUNG_E_IO, "sampling: the GPU left no report of the batch");
+		return rung__fail(RUNG_E_IO,
+		                  "sampling: the GPU has not written a report of the batch");
 	}
 }

@@ -46,10 +46,10 @@ static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_coun
 		return rc;
 	if (s->count > UINT32_MAX)
 		return rung__fail(RUNG_E_INVAL,
-		                  "scatter kernel: %" PRIu64 " rows, at most %" PRIu32, s->count,
-		                  UINT32_MAX);
+		                  "scatter kernel: %" PRIu64 " rows; use at most %" PRIu32,
+		                  s->count, UINT32_MAX);
 	if (s->end.word && !s->blocks_done)
-		return rung__fail(RUNG_E_INVAL, "scatter kernel: a word without a count of blocks");
+		return rung__fail(RUNG_E_INVAL, "scatter kernel: end.word needs blocks_done");
 	if (s->offset_align & (s->offset_align - 1))
 		return rung__fail(RUNG_E_INVAL,
 		                  "scatter kernel: an alignment of %" PRIu64
@@ -57,7 +57,7 @@ static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_coun
 		                  s->offset_align);
 	if (block_count < 1 || (s->count && (!s->slots || !s->offsets || !s->out_rows || !s->out)))
 		return rung__fail(RUNG_E_INVAL,
-		                  "scatter kernel: no blocks, slots, lists or output");
+		                  "scatter kernel: blocks, slots, lists or output are missing");
 	return 0;
 }
 

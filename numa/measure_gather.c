@@ -195,7 +195,7 @@ static int measure_rows(struct rung__measuring *m, const struct rung__measure_pa
 	rung__team_stop(team);
 	if (rc == 0 && gather.failed)
 		rc = rung__fail(RUNG_E_RANGE,
-		                "measuring: the gather refused an id that was drawn from its rows");
+		                "measuring: the gather rejected an id that is in range");
 	if (rc < 0)
 		return rc;
 	return add_rows(m, &like, &gather, seconds,

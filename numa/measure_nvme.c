@@ -106,7 +106,7 @@ static int reader_read(struct nvme_reader *reader)
 
 	if (err == 0)
 		return 0;
-	return rung__fail_errno(err, "%s: reading %" PRIu32 " bytes at random",
+	return rung__fail_errno(err, "%s: %" PRIu32 " bytes at a random offset cannot be read",
 	                        reader->target->file, reader->burst.read_bytes);
 }
 
@@ -309,16 +309,16 @@ static int open_target(struct rung__measuring *m, const char *path, struct nvme_
 		                "folder with a temporary file",
 		                path);
 	else if (ioctl(target->fd, BLKGETSIZE64, &target->bytes) != 0)
-		rc = rung__fail_errno(errno, "%s: querying its size", path);
+		rc = rung__fail_errno(errno, "%s: its size cannot be queried", path);
 	if (rc == 0 && target->bytes < FILE_BYTES_MIN)
 		rc = rung__fail(RUNG_E_INVAL,
-		                "%s: has %" PRIu64 " bytes; use a file of %u at least, better one "
+		                "%s: has %" PRIu64 " bytes; use a file of at least %u, preferably "
 		                "larger than the drive's cache",
 		                path, target->bytes, FILE_BYTES_MIN);
 	else if (rc == 0 && S_ISREG(st.st_mode) &&
 	         (double)st.st_blocks * 512 < SPARSE * (double)st.st_size)
 		rc = rung__fail(RUNG_E_INVAL,
-		                "%s: %" PRIu64 " of its %" PRIu64
+		                "%s: only %" PRIu64 " of its %" PRIu64
 		                " bytes are on the disk; use a file without holes, written through "
 		                "and not compressed",
 		                path, (uint64_t)st.st_blocks * 512, target->bytes);
@@ -359,7 +359,7 @@ static int write_file(struct rung__measuring *m, struct rung__direct *file, uint
 			rc = rung__fail(RUNG_E_CANCELED, "measuring: canceled");
 	}
 	if (rc == 0 && fsync(file->fd) != 0)
-		rc = rung__fail_errno(errno, "%s: syncing it", file->name);
+		rc = rung__fail_errno(errno, "%s: cannot be synced to the device", file->name);
 	rung__unmap_pages(words, WRITE_BYTES);
 	return rc;
 }
@@ -383,7 +383,7 @@ static int dir_bytes(const struct rung__measuring *m, uint64_t *bytes_out)
 		return rung__fail(RUNG_E_NOSPC,
 		                  "%s: a file of %" PRIu64
 		                  " bytes is too small to measure (%" PRIu64
-		                  " bytes are free); use %u at least",
+		                  " bytes are free); use at least %u",
 		                  m->opts.dir, *bytes_out, room, FILE_BYTES_MIN);
 	return rung__space_check(m->opts.dir, *bytes_out);
 }

@@ -70,15 +70,15 @@ static int copy_opts(const struct rung_numa_measure_opts *given,
 		                  " are out of range; the largest value is 0x%x",
 		                  opts->matrices, (unsigned)RUNG_NUMA_ALL);
 	if (opts->samples > SAMPLES_MAX)
-		return rung__fail(RUNG_E_INVAL, "measuring: %" PRIu32 " samples; use %u at most",
+		return rung__fail(RUNG_E_INVAL, "measuring: %" PRIu32 " samples; use at most %u",
 		                  opts->samples, SAMPLES_MAX);
 	/* written so that NaN is refused, too */
 	if (!(opts->sample_seconds >= 0 && opts->sample_seconds <= SAMPLE_SECONDS_MAX))
 		return rung__fail(RUNG_E_INVAL,
-		                  "measuring: regions of %g s; use more than 0 and %g at most",
+		                  "measuring: regions of %g s; use more than 0 and at most %g",
 		                  opts->sample_seconds, SAMPLE_SECONDS_MAX);
 	if (opts->row_count > RUNG__MEASURE_ROWS_MAX || (opts->row_count && !opts->row_bytes))
-		return rung__fail(RUNG_E_INVAL, "measuring: %zu rows; use %u at most",
+		return rung__fail(RUNG_E_INVAL, "measuring: %zu row sizes; use at most %u",
 		                  opts->row_count, RUNG__MEASURE_ROWS_MAX);
 	for (size_t i = 0; i < opts->row_count; i++) {
 		if (opts->row_bytes[i] < ROW_BYTES_MIN || opts->row_bytes[i] > ROW_BYTES_MAX)

@@ -130,7 +130,8 @@ static int start(const uint32_t *cpus, uint32_t each, uint32_t count, struct run
 	pthread_mutex_unlock(&team->starting);
 	if (err) {
 		end_team(team);
-		return rung__fail_errno(err, "measuring: starting %" PRIu32 " threads", count);
+		return rung__fail_errno(err, "measuring: %" PRIu32 " threads cannot be started",
+		                        count);
 	}
 	pthread_barrier_wait(&team->turn); /* ready: each thread has written its `err` */
 	for (uint32_t i = 0; i < count; i++) {

@@ -38,8 +38,8 @@ static int check(const struct rung__device *device, const char *what, const void
 		                what, memory);
 	if (rc == 0 && attributes.type == cudaMemoryTypeDevice && attributes.device != device->gpu)
 		rc = rung__fail(RUNG_E_INVAL,
-		                "%s at %p: memory of GPU %d, the store gathers on "
-		                "GPU %d; copy it to GPU %d, or open the store on GPU %d",
+		                "%s at %p: is in memory of GPU %d, but the store gathers on GPU "
+		                "%d; copy it to GPU %d, or open the store on GPU %d",
 		                what, memory, attributes.device, device->gpu, device->gpu,
 		                attributes.device);
 	return rc;
@@ -72,10 +72,10 @@ static int blame_stream(const struct rung__device *device, cudaStream_t stream, 
 	memcpy(&device_of, &function, sizeof(device_of));
 	if (device_of(stream, &gpu) != 0 || gpu == device->gpu)
 		return failure;
-	return rung__fail(RUNG_E_INVAL,
-	                  "stream %p: of GPU %d, the store gathers on GPU %d; give a "
-	                  "stream of GPU %d",
-	                  (void *)stream, gpu, device->gpu, device->gpu);
+	return rung__fail(
+		RUNG_E_INVAL,
+		"stream %p: is on GPU %d, but the store gathers on GPU %d; give a stream of GPU %d",
+		(void *)stream, gpu, device->gpu, device->gpu);
 }
 
 void rung__gpu_drain(cudaStream_t stream)

@@ -231,7 +231,7 @@ int rung__gpu_check_capture(cudaStream_t stream, const char *what)
 	if (err == cudaErrorStreamCaptureImplicit) {
 		(void)cudaGetLastError();
 		return rung__fail(RUNG_E_NOSUP,
-		                  "%s: the default stream, which is ordered with a stream that is "
+		                  "%s: the default stream waits for a stream that is being "
 		                  "captured into a CUDA graph; use another stream, or wait until "
 		                  "the capture has ended",
 		                  what);
@@ -240,8 +240,8 @@ int rung__gpu_check_capture(cudaStream_t stream, const char *what)
 		return cuda_status(err, "querying whether a stream is captured");
 	if (status != cudaStreamCaptureStatusNone)
 		return rung__fail(RUNG_E_NOSUP,
-		                  "%s: stream %p is captured into a CUDA graph; "
-		                  "use another stream, or wait until the capture has ended",
+		                  "%s: stream %p is being captured into a CUDA graph; use another "
+		                  "stream, or wait until the capture has ended",
 		                  what, (void *)stream);
 	return 0;
 }
@@ -361,8 +361,7 @@ int rung__gpu_check_launches(void)
 
 	if (!blocking || atoi(blocking) == 0)
 		return 0;
-	return rung__fail(
-		RUNG_E_NOSUP,
-		"cuda: CUDA_LAUNCH_BLOCKING is %s, with which nothing can be timed; unset it",
-		blocking);
+	return rung__fail(RUNG_E_NOSUP,
+	                  "cuda: nothing can be timed while CUDA_LAUNCH_BLOCKING is %s; unset it",
+	                  blocking);
 }

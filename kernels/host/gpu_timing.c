@@ -64,7 +64,8 @@ int rung__gpu_watchdog_start(struct rung__meter *meter)
 	err = rung__thread_start(&dog->thread, watch, meter);
 	dog->started = err == 0;
 	if (err)
-		return rung__fail(RUNG_E_NOMEM, "cuda: starting a thread to measure with: %s",
+		return rung__fail(RUNG_E_NOMEM,
+		                  "cuda: not enough memory or threads to measure with: %s",
 		                  strerror(err));
 	return 0;
 }
@@ -90,8 +91,9 @@ static int put_wait(struct rung__meter *meter)
 	unsigned long long at = (unsigned long long)(uintptr_t)&meter->page->word;
 
 	if (meter->wait_value(meter->streams[0], at, meter->turn, 0) != 0)
-		return rung__fail(RUNG_E_IO, "cuda: queueing a wait on a stream "
-		                             "(cuStreamWaitValue32)");
+		return rung__fail(
+			RUNG_E_IO,
+			"cuda: a wait cannot be queued on a stream (cuStreamWaitValue32)");
 	return 0;
 }
 

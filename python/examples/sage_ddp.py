@@ -61,7 +61,7 @@ def main():
     parser.add_argument("--batch-size", type=int, default=1024, help="of each rank (default: 1024)")
     parser.add_argument("--hidden", type=int, default=128)
     add_training(parser, epochs=3, lr=0.003,
-                 batches="most batches per epoch and rank (default: all)")
+                 batches="maximum number of batches per epoch and rank (default: all)")
     args = parser.parse_args()
     local_rank = int(os.environ["LOCAL_RANK"])
     gpus = torch.cuda.device_count() >= int(os.environ["LOCAL_WORLD_SIZE"])

@@ -18,7 +18,7 @@ def make_parser(description, dataset="folder staged with labels and a split trai
     return parser
 
 
-def add_training(parser, epochs, lr, batches="most batches per epoch (default: all)"):
+def add_training(parser, epochs, lr, batches="maximum number of batches per epoch (default: all)"):
     parser.add_argument("--epochs", type=int, default=epochs)
     parser.add_argument("--batches", type=int, help=batches)
     parser.add_argument("--lr", type=float, default=lr)

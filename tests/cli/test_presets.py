@@ -159,7 +159,7 @@ class Papers100M(Folder):
         test = os.path.join(self.root, "papers100M-bin/split/time/test.csv.gz")
         with open(test, "rb") as file:
             whole = file.read()
-        for content, says in ((whole[:-6], "cut short"), (gzip.compress(b"1\nx\n"), "line 2"),
+        for content, says in ((whole[:-6], "it is truncated"), (gzip.compress(b"1\nx\n"), "line 2"),
                               (b"1\n2\n", "rename it"),
                               (gzip.compress(b"5\n300\n"), "300"),
                               (whole[:-8] + b"12345678", "cannot be inflated"),
@@ -387,7 +387,7 @@ class Igb(Folder):
         self.refused("--igb", self.root + ":small", says=["small/processed/paper/node_feat.npy"])
         self.put("full/processed/paper/node_label_19.npy", b"\0" * 4 * (self.papers - 1))
         self.refused("--igb", self.root + ":full",
-                     says=[self.label_file, "has 49 labels, there are 50 papers"])
+                     says=[self.label_file, "has 49 labels for 50 papers"])
         self.put("full/processed/paper/node_feat.npy", self.rows[:-5])
         self.refused("--igb", self.root + ":full",
                      says=[self.feature_file, "not a whole number of rows of 4096"])

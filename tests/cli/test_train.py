@@ -266,7 +266,7 @@ class Refusals(TrainTest):
         for words in (["--device", "cuda"], ["--gpu", "1GiB"], ["--gpus", "0"], ["--peers", "2"],
                       ["--replicate", "max"]):
             self.fails("train", staged, *words, code=2,
-                       says="training computes on the CPU; --device, --gpu")
+                       says="training computes on the CPU; omit --device, --gpu")
 
 
 class Cora(TrainTest):

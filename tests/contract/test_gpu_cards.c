@@ -114,7 +114,7 @@ Test(gpu_cards, memory_of_another_gpu_is_refused_and_both_gpus_are_named)
 	struct rung_ids there = { theirs, ASKED, RUNG_U64, RUNG_RANKS };
 
 	is_refused(&list, theirs,
-	           "memory of GPU 2, the store gathers on GPU 1; copy it to GPU 1, "
+	           "memory of GPU 2, but the store gathers on GPU 1; copy it to GPU 1, "
 	           "or open the store on GPU 2");
 	is_refused(&there, out, "ids at ");
 	cr_assert_eq(cudaSetDevice(1), cudaSuccess);
@@ -165,8 +165,9 @@ Test(gpu_cards, a_gather_on_a_stream_of_another_gpu_is_refused)
 	struct rung_request *request;
 
 	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, theirs, &request), RUNG_E_INVAL);
-	says("of GPU 2, the store gathers on GPU 1; give a stream of GPU 1");
-	sim_fail("cuStreamGetDevice", 1, cudaErrorUnknown); /* as with a driver that lacks it */
+	says("is on GPU 2, but the store gathers on GPU 1; give a stream of GPU 1");
+	sim_fail("cuStreamGetDevice", 1,
+	         cudaErrorUnknown); /* as with a driver that lacks this function */
 	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, theirs, &request), RUNG_E_IO);
 	says("cuda: starting the gather kernel");
 	fixture_gather_and_check(&f, ids, ASKED);
@@ -241,9 +242,9 @@ Test(gpu_cards, seeds_and_streams_of_another_gpu_are_refused)
 
 	open_sampler();
 	cr_assert_eq(rung__gpu_batch_sample(batch, theirs, SEEDS, 1, NULL), RUNG_E_INVAL);
-	says("memory of GPU 0, the store gathers on GPU 1");
+	says("memory of GPU 0, but the store gathers on GPU 1");
 	cr_assert_eq(rung__gpu_batch_sample(batch, seeds, SEEDS, 1, stream), RUNG_E_INVAL);
-	says("of GPU 0, the store gathers on GPU 1");
+	says("is on GPU 0, but the store gathers on GPU 1");
 	sample();
 	close_sampler();
 	cr_assert_eq(cudaFree(theirs), cudaSuccess);

@@ -364,7 +364,7 @@ static void invalid_arguments_are_refused_before_the_launch()
 
 	using gather = struct rung__cuda_gather;
 	refused(room, "dtype number", [](gather &g, unsigned &) { g.id_dtype = RUNG_F32; });
-	refused(room, "ids, at most",
+	refused(room, "ids; use at most",
 	        [](gather &g, unsigned &) { g.id_count = UINT64_C(1) << 32; });
 	refused(room, "not aligned to their size",
 	        [](gather &g, unsigned &) { g.ids = (const char *)g.ids + 2; });
@@ -380,7 +380,7 @@ static void invalid_arguments_are_refused_before_the_launch()
 	refused(room, "rows of",
 	        [](gather &g, unsigned &) { g.row_bytes = RUNG__CUDA_ROW_BYTES_MAX + 1; });
 	refused(room, "output stride", [](gather &g, unsigned &) { g.out_stride = 15; });
-	refused(room, "no blocks", [](gather &, unsigned &blocks) { blocks = 0; });
+	refused(room, "blocks, ids", [](gather &, unsigned &blocks) { blocks = 0; });
 	refused(room, "report", [](gather &g, unsigned &) { g.report = nullptr; });
 	refused(room, "counts", [](gather &g, unsigned &) { g.counts = nullptr; });
 	refused(room, "output", [](gather &g, unsigned &) { g.out = nullptr; });

@@ -85,23 +85,23 @@ static void batches_beyond_the_room_say_what_they_need()
 	c.vertex_capacity[2]--;
 	expect(c, RUNG__CUDA_SAMPLE_MANY_VERTICES, RUNG_E_NOMEM,
 	       ("hop 1 has " + std::to_string(c.vertex_capacity[2] + 1) +
-	        " vertices, the capacity is")
+	        " vertices, but the memory has a capacity of")
 	               .c_str());
 	scenario("no room for an edge of the last hop");
 	c.edge_capacity[1] = 65;
 	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM,
-	       "hop 1 has 66 edges, the capacity is 65");
+	       "hop 1 has 66 edges, but the memory has a capacity of 65");
 	scenario("no room for a vertex of the first hop");
 	c.vertex_capacity = { 2, 21, 40 };
 	expect(c, RUNG__CUDA_SAMPLE_MANY_VERTICES, RUNG_E_NOMEM,
-	       "hop 0 has 22 vertices, the capacity is 21");
+	       "hop 0 has 22 vertices, but the memory has a capacity of 21");
 	scenario("no room for an edge of the first hop");
 	c.edge_capacity[0] = 19;
 	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM,
-	       "hop 0 has 20 edges, the capacity is 19");
+	       "hop 0 has 20 edges, but the memory has a capacity of 19");
 	c.edge_capacity[0] = 0;
 	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM,
-	       "hop 0 has 20 edges, the capacity is 0");
+	       "hop 0 has 20 edges, but the memory has a capacity of 0");
 }
 
 static void room_max_is_what_a_batch_can_reach()
@@ -201,7 +201,7 @@ static void lists_that_claim_everything_do_not_wrap()
 		c.seeds.push_back(2 * v);
 	scenario("200 lists of nearly 2^60 edges");
 	expect(c, RUNG__CUDA_SAMPLE_MANY_EDGES, RUNG_E_NOMEM,
-	       "has at least 18446744073709551615 edges, the capacity is 100");
+	       "has at least 18446744073709551615 edges, but the memory has a capacity of 100");
 }
 
 static void damaged_indices_are_named_and_not_used()
@@ -312,16 +312,16 @@ static void what_is_wrong_is_refused()
 	REFUSED(a.sampler.capacity.edge_counts[0] = UINT64_MAX / 2, "edges for hop 0");
 	REFUSED(a.sample.seed_count = 0, "a batch of 0 seeds");
 	REFUSED(a.sample.seed_count = 5, "a batch of 5 seeds is out of range; use 1 to 4");
-	REFUSED(a.sample.workspace_bytes--, "are needed");
-	REFUSED(a.sample.workspace = a.room + 8, "at a multiple of 128");
-	REFUSED(a.sample.workspace = nullptr, "no blocks, seeds");
-	REFUSED(a.sample.seeds = nullptr, "no blocks, seeds");
-	REFUSED(a.sample.vertices = nullptr, "no blocks, seeds");
-	REFUSED(a.sample.report = nullptr, "no blocks, seeds");
-	REFUSED(a.sample.indptr[0] = nullptr, "no indptr or indices for hop 0");
-	REFUSED(a.sample.indices[0] = nullptr, "no indptr or indices for hop 0");
+	REFUSED(a.sample.workspace_bytes--, "use at least");
+	REFUSED(a.sample.workspace = a.room + 8, "aligned to 128");
+	REFUSED(a.sample.workspace = nullptr, "blocks, seeds");
+	REFUSED(a.sample.seeds = nullptr, "blocks, seeds");
+	REFUSED(a.sample.vertices = nullptr, "blocks, seeds");
+	REFUSED(a.sample.report = nullptr, "blocks, seeds");
+	REFUSED(a.sample.indptr[0] = nullptr, "indptr or indices of hop 0");
+	REFUSED(a.sample.indices[0] = nullptr, "indptr or indices of hop 0");
 	arguments a;
-	a.refused("no blocks", 0);
+	a.refused("blocks, seeds", 0);
 }
 
 static void errors_of_the_device_are_passed_on()
@@ -343,7 +343,7 @@ static void errors_of_the_device_are_passed_on()
 	CHECK(rung__cuda_sampler_blocks(&blocks) == 0 &&
 	      blocks == (unsigned)(lanes::sm_count * lanes::blocks_per_sm));
 	CHECK(rung__cuda_sample_status(&a.sampler, &nothing) == RUNG_E_IO &&
-	      strstr(rung_last_error(), "left no report"));
+	      strstr(rung_last_error(), "not written a report"));
 	nothing.outcome = 4711;
 	nothing.hop = UINT64_MAX;
 	CHECK(rung__cuda_sample_status(&a.sampler, &nothing) == RUNG_E_IO);

@@ -186,10 +186,10 @@ static void what_is_wrong_is_refused()
 	      strstr(rung_last_error(), "not a power of two"));
 	s = good, s.end.word = (uint32_t *)s.out;
 	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL);
-	CHECK(strstr(rung_last_error(), "without a count of blocks"));
+	CHECK(strstr(rung_last_error(), "needs blocks_done"));
 	s = good, s.slots = nullptr;
 	CHECK(rung__cuda_scatter_launch(&s, 4, nullptr) == RUNG_E_INVAL &&
-	      strstr(rung_last_error(), "no blocks"));
+	      strstr(rung_last_error(), "blocks, slots"));
 	CHECK(rung__cuda_scatter_launch(&good, 0, nullptr) == RUNG_E_INVAL);
 	lanes::next_error = cudaErrorNoDevice;
 	CHECK(rung__cuda_scatter_launch(&good, 4, nullptr) == RUNG_E_NODEV);

@@ -310,8 +310,8 @@ static void set_numa(const struct argp_state *state, void *ctx, const char *arg)
 
 static const struct tool_option budget_options[] = {
 	{ "host", "SIZE", 5,
-	  "Host memory for rows, staging slots and cold-row cache: 4096, 64KiB, 1.5GiB, 10% of the "
-	  "features, max (default: half of the free memory)",
+	  "Host memory for rows, staging slots and cold-row cache: a size such as 64KiB or 1.5GiB, "
+	  "a share of the features such as 10%, or max (default: half of the free memory)",
 	  TOOL_SIZE(struct tool_store_args, host) },
 	{ "cache", "SIZE", 5,
 	  "Part of --host for a cache of rows that were read from the file: bytes, or a share of "

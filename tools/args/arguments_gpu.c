@@ -39,7 +39,7 @@ static const struct tool_option options[] = {
 	  TOOL_SIZE(struct tool_store_args, replicate),
 	  TOOL_NOTED(struct tool_store_args, device_option) },
 	{ "gpus", "LIST", 4,
-	  "Numbers of the GPUs: 0,1 (default: the current one; with --peers 0 to N-1)",
+	  "Numbers of the GPUs, such as 0,1 (default: the current one; with --peers 0 to N-1)",
 	  TOOL_SET(set_gpus), TOOL_NOTED(struct tool_store_args, device_option) },
 	{ 0 },
 };

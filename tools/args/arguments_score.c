@@ -42,7 +42,7 @@ static const struct tool_option graph_options[] = {
 	  TOOL_SET(add_graph) },
 	{ "undirected", NULL, 2, "Add the reverse of every edge",
 	  TOOL_FLAG(struct tool_graph_args, opts.undirected) },
-	{ "dedup", NULL, 2, "Keep one of equal edges",
+	{ "dedup", NULL, 2, "Keep only one of several equal edges",
 	  TOOL_FLAG(struct tool_graph_args, opts.dedup) },
 	{ "vertices", "N", 2, "Number of vertices, if graph and features do not determine it",
 	  TOOL_U64(struct tool_graph_args, opts.vertex_count, 1, UINT64_MAX - 1) },

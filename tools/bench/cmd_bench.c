@@ -67,7 +67,7 @@ static const struct tool_option options[] = {
 	{ "batch", "N", 1,
 	  "Rows per request (default: 4096); with trace: seeds per batch (default: as staged)",
 	  TOOL_U32(struct bench_args, batch, 1, UINT32_MAX) },
-	{ "fanout", "LIST", 1, "Neighbours drawn per hop by trace (default: as staged)",
+	{ "fanout", "LIST", 1, "With trace: neighbours drawn per hop (default: as staged)",
 	  TOOL_FANOUTS(struct bench_args, fanouts) },
 	{ "in-flight", "N", 1, "Requests in flight per submitting thread (default: 2)",
 	  TOOL_U32(struct bench_args, in_flight, 1, REQUESTS_MAX) },

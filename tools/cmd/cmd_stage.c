@@ -155,7 +155,7 @@ static const struct tool_option options[] = {
 	  "vertex",
 	  TOOL_SET(set_features) },
 	{ "out", "DIR", 1, "Folder to create", TOOL_TEXT(struct stage_args, opts.out_dir) },
-	{ "labels", "SRC", 1, "Labels [vertices, ...], to be written in rank order",
+	{ "labels", "SRC", 1, "Labels [vertices, ...], written in rank order",
 	  TOOL_TEXT(struct stage_args, opts.labels) },
 	{ "split", "NAME=SRC", 1,
 	  "Named vertex ids, or a bool mask over the vertices (repeatable); 'train' gives the "
@@ -168,8 +168,8 @@ static const struct tool_option options[] = {
 	{ "stripe", "DIR", 3, "Stripe the rows over folders on several devices (repeatable)",
 	  TOOL_SET(add_stripe) },
 	{ "pad", "NAME", 3,
-	  "Space between rows: none (default), sector: to the next 512 bytes, auto: no row up to 4 "
-	  "KiB crosses a 4 KiB block, if that saves more reads than it adds bytes",
+	  "Pad rows: none (default); sector: to a multiple of 512 bytes; auto: so that no row of "
+	  "up to 4 KiB crosses a 4 KiB block, if that saves more reads than it adds bytes",
 	  TOOL_WORD(struct stage_args, opts.pad, pads, "none, sector or auto") },
 	{ "in-place", NULL, 3,
 	  "Copy no rows: DIR then needs the file of --features, unchanged and at the same path",
@@ -186,7 +186,7 @@ static const struct tool_option options[] = {
 	  TOOL_BYTES(struct stage_args, opts.memory_bytes, 0,
 	             "not in bytes; give a size such as 4GiB, or omit it for a quarter of RAM") },
 	{ "row-order", "NAME", 7,
-	  "How rows are brought into order: passes, partition, gather, or auto (default): the "
+	  "How rows are ordered: passes, partition, gather, or auto (default): the "
 	  "fastest one for the measured rates of the devices",
 	  TOOL_WORD(struct stage_args, opts.row_order, row_orders,
 	            "auto, passes, partition or gather"),

@@ -112,7 +112,7 @@ static const struct tool_option options[] = {
 	  "writes it",
 	  TOOL_TEXT(struct verify_args, opts.score) },
 	{ "sample", "SHARE|ROWS", 3,
-	  "Compare only rows and lists of this many vertices: 1%, 0.01 or 100000",
+	  "Compare only the rows and lists of a sample of vertices, such as 1%, 0.01 or 100000",
 	  TOOL_SET(set_sample) },
 	{ "seed", "N", 3, "Seed of the sample (default: 0)",
 	  TOOL_U64(struct verify_args, opts.seed, 0, UINT64_MAX) },

@@ -117,7 +117,7 @@ static const struct tool_option options[] = {
 	  "Size of the file of --dir (default: 2GiB, with --quick 256MiB, at most a quarter of the "
 	  "free space)",
 	  TOOL_BYTES(struct numa_args, opts.dir_bytes, 1, NOT_BYTES), MEASURING },
-	{ "row-bytes", "LIST", 2, "Additional row sizes in bytes: 512,1536",
+	{ "row-bytes", "LIST", 2, "Additional row sizes in bytes, such as 512,1536",
 	  TOOL_LIST(struct numa_args, row_bytes, opts.row_count, ROW_BYTES_MIN, ROW_BYTES_MAX),
 	  MEASURING, TOOL_OLD("rows") },
 	{ "depths", "LIST", 2,

@@ -322,7 +322,7 @@ Test(measure, invalid_options_are_rejected)
 	const char *files[] = { NULL };
 	struct rung_numa_measure_opts cases[7];
 	const char *says[] = { "matrices 0x200",     "1001 samples",        "regions of nan s",
-		               "rows of 3 bytes",    "file 0 of 1 is NULL", "65 rows",
+		               "rows of 3 bytes",    "file 0 of 1 is NULL", "65 row sizes",
 		               "512 reads in flight" };
 
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(cases); i++)

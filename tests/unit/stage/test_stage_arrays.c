@@ -102,7 +102,7 @@ Test(stage_arrays, names_and_sizes_are_checked)
 	fails(RUNG_E_NOENT, "/nonexistent.npy");
 	cr_assert_eq(support_write_npy(wide, "<i2", "(59,)", year_of, 118), 0);
 	arrays[1].spec = wide;
-	fails(RUNG_E_FORMAT, "has 59 rows of 2 bytes, there are 60 vertices");
+	fails(RUNG_E_FORMAT, "has 59 rows of 2 bytes for 60 vertices");
 	opts.arrays = many;
 	opts.array_count = 65;
 	fails(RUNG_E_INVAL, "65 arrays; give at most 64");

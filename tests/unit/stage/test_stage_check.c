@@ -154,7 +154,7 @@ Test(stage_check, a_features_file_on_a_missing_drive_is_named)
 	opts.stripe_count = 2;
 	stop_before_publishing();
 	cr_assert(rename(two, away) == 0 && mkdir(two, 0777) == 0);
-	assert_error(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "features.001.npy: leads to");
+	assert_error(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "features.001.npy: links to");
 	cr_assert(exists(out) && exists(partial));
 	cr_assert(rmdir(two) == 0 && rename(away, two) == 0);
 	cr_assert(verifies(out));

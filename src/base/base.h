@@ -28,15 +28,14 @@ extern "C" { /* for kernels/ */
 #define RUNG__MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define RUNG__MAX(a, b)    ((a) > (b) ? (a) : (b))
 
-#define RUNG__ERROR_BYTES                                                                          \
-	1024 /* of the text of a failure, including the NUL; longer ones are cut */
-#define RUNG__PAGE_BYTES 4096u /* alignment that O_DIRECT accepts on every device */
+#define RUNG__ERROR_BYTES 1024  /* of a failure's text, including the NUL; longer texts are cut */
+#define RUNG__PAGE_BYTES  4096u /* alignment that O_DIRECT accepts on every device */
 
 /**
- * Record why a call fails, as the calling thread's last error. Returns `status`, so that
- * `return rung__fail(...)` is one line. The function that detects the failure calls it, once; its
- * callers pass the status on. The text names file, position, value and remedy, without a full stop.
- * With RUNG_E_NOMEM it may name just the purpose of the memory and its size; ": out of memory" is
+ * Record why a call fails, as the calling thread's last error. Returns `status`, so that `return
+ * rung__fail(...)` is one line. The function that detects the failure calls it, once; its callers
+ * pass the status on. The text names file, position, value and remedy, without a full stop. With
+ * RUNG_E_NOMEM it may be just the purpose of the memory and its size, because ": out of memory" is
  * appended. The arguments may point into the last error.
  */
 int rung__fail(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -51,14 +50,14 @@ int rung__fail_min_bytes(uint64_t least, const char *format, ...)
  * ENOSPC, ENOMEM and others; RUNG_E_IO by default). */
 int rung__fail_errno(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** Make `text`, such as that of a request, the last error of this thread. Returns `status`. */
+/** Set this thread's last error to `text`, such as the error of a request. Returns `status`. */
 int rung__fail_text(int status, const char *text);
 
 /**
- * The first failure of several threads. The last error belongs to a thread, so its text is copied
- * here for the thread that reports it. All zero: no failure. Keeping needs no lock. Report it after
- * the threads have ended, or under the lock under which they keep failures: the text is written
- * after `rc`.
+ * The first failure of several threads. The last error is private to its thread, so its text is
+ * copied here for the thread that reports it. All zero: no failure. rung__failure_keep() needs no
+ * lock. Report the failure after the threads have ended, or under the lock under which they keep
+ * failures: the text is written after `rc`.
  */
 struct rung__failure {
 	int rc; /* of the first failure; 0: none */
@@ -72,9 +71,9 @@ void rung__failure_keep(struct rung__failure *failure, int rc);
 int rung__failure_report(const struct rung__failure *failure);
 
 /* Memory. All heap memory of rung is allocated here, and freed with rung__free(). NULL on failure,
- * or when a test injects one; the caller records the error, with the use of the memory. */
+ * or when a test injects one; the caller records the error, with the purpose of the memory. */
 
-/** For 0 bytes a pointer to one byte: NULL always means failure. */
+/** For 0 bytes, returns a pointer to one byte, so that NULL always means failure. */
 void *rung__malloc(size_t bytes);
 /** The same, zeroed. */
 void *rung__zalloc(size_t bytes);
@@ -89,12 +88,12 @@ void *rung__malloc_aligned(size_t align, size_t bytes);
 #define RUNG__HUGE_ALIGN 256u /* least alignment of rung__malloc_huge(), whatever the size */
 
 /**
- * For large or randomly accessed memory: requests huge pages from 4 MiB on. With them the first
- * touch needs a fifth of the time, and access needs few TLB entries.
+ * For large or randomly accessed memory: requests huge pages from 4 MiB on. With huge pages, the
+ * first touch takes a fifth of the time, and access needs few TLB entries.
  */
 void *rung__malloc_huge(uint64_t bytes);
 char *rung__strdup(const char *text);
-/** As printf(), to new memory of the right size. */
+/** Like printf(), into newly allocated memory of the right size. */
 char *rung__format(const char *format, ...) __attribute__((format(printf, 1, 2)));
 char *rung__vformat(const char *format, va_list args) __attribute__((format(printf, 1, 0)));
 /** NULL is allowed. */
@@ -102,22 +101,22 @@ void rung__free(void *ptr);
 
 /**
  * Map anonymous zeroed memory, aligned to 2 MiB, with huge pages requested; NULL on failure.
- * Release it with rung__unmap_pages(), as the following ones. A child of fork() does not have it:
- * while the kernel writes to it, copy-on-write would replace its pages during a read.
+ * Release it, and the mappings below, with rung__unmap_pages(). A child of fork() does not inherit
+ * it: otherwise copy-on-write could replace its pages while the kernel reads data into them.
  */
 void *rung__map_pages(uint64_t bytes);
 /**
- * The same for memory of which only a first part may be used. Its first 2 MiB are small pages,
- * because the first byte would otherwise allocate a whole huge page.
+ * The same, for memory that will perhaps be used only in part, from its start. Its first 2 MiB are
+ * small pages, because the first byte would otherwise allocate a whole huge page.
  */
 void *rung__map_growing(uint64_t bytes);
-/** Map the memory of a descriptor, such as a memfd, which other processes may map too. */
+/** Map the memory of a descriptor, such as a memfd, which other processes can map too. */
 void *rung__map_shared(int fd, uint64_t bytes, bool writable);
 /** Map a part of such memory, writable, in place of the mapping at `base`. @param offset  whole
  * pages. @return false with errno */
 bool rung__map_shared_at(void *base, int fd, uint64_t offset, uint64_t bytes);
-/** Replace the writable mapping at `base` by a read-only one. @return false with errno; the old
- * mapping is then still there, or nothing is */
+/** Replace the writable mapping at `base` by a read-only one. @return false with errno; the range
+ * then still has the old mapping, or none */
 bool rung__map_readonly(void *base, int fd, uint64_t bytes);
 void rung__unmap_pages(void *ptr, uint64_t bytes);
 
@@ -136,12 +135,12 @@ void rung__alloc_limit(int64_t count);
  */
 int rung__opts_copy_in(void *dst, size_t dst_size, const void *src, const char *what);
 
-/** Copy as much of a struct to a caller as it knows. Both begin with their size, which the caller
- * has set. @return 0, RUNG_E_INVAL (size not set), RUNG_E_ABI (a longer struct than this version
- * knows) */
+/** Copy a struct to a caller, as much of it as the caller's version has. Both begin with their
+ * size, which the caller has set. @return 0, RUNG_E_INVAL (size not set), RUNG_E_ABI (a longer
+ * struct than this version knows) */
 int rung__opts_copy_out(void *dst, const void *known, size_t known_bytes, const char *what);
 
-/* Sizes from untrusted numbers: false on overflow, and *out is unchanged. */
+/* Sizes computed from untrusted numbers. @return false on overflow, with *out unchanged */
 static inline bool rung__mul(uint64_t a, uint64_t b, uint64_t *out)
 {
 	uint64_t r;
@@ -171,8 +170,8 @@ static inline uint64_t rung__align_up(uint64_t x, uint64_t align)
 	return (x + align - 1) & ~(align - 1);
 }
 
-/* Ids of 4 or 8 bytes. If `bytes` does not change inside a loop, the compiler makes two loops of
- * it, and the test costs nothing. */
+/* Ids of 4 or 8 bytes. If `bytes` does not change inside a loop, the compiler generates one loop
+ * per width, and the test costs nothing. */
 static inline uint64_t rung__id_get(const void *ids, unsigned bytes, uint64_t i)
 {
 	return bytes == 4 ? ((const uint32_t *)ids)[i] : ((const uint64_t *)ids)[i];
@@ -192,7 +191,7 @@ uint64_t rung__now_ns(void);
 /**
  * Number of threads for a parallel region: `wanted`, at most 1024, or the default of OpenMP for 0.
  * It is always 1 without OpenMP, and in a child forked by a process that had parallel regions,
- * because OpenMP's threads do not exist there. Every parallel region calls this.
+ * because OpenMP's threads do not exist in the child. Every parallel region calls this.
  */
 int rung__threads(uint32_t wanted);
 

@@ -11,10 +11,10 @@
 
 #include "base/base.h"
 
-/* version 1 has no word for "no limit": it writes the most whole pages that 63 bits hold */
+/* version 1 reports "no limit" as the largest number of whole pages in 63 bits */
 #define NO_LIMIT (UINT64_C(1) << 62)
 
-/* Read a number from a file. `root` is "", or a recorded machine in tests. */
+/* Read a number from a file. `root` is "" or, in tests, the folder of a recorded machine. */
 static bool read_u64(const char *root, const char *path, uint64_t *value_out)
 {
 	char name[512];
@@ -54,7 +54,7 @@ static uint64_t mem_available(const char *root)
 }
 
 /* The path of this process's group in a hierarchy, from /proc/self/cgroup: "0::/a/b" (v2) or
- * "5:memory:/a/b" (v1). The root is "", so that a file name can be appended. */
+ * "5:memory:/a/b" (v1). The path of the root group is "", so that a file name can be appended. */
 static bool group_path(const char *root, bool v2, char *path, size_t path_bytes)
 {
 	char name[512], line[512];
@@ -83,8 +83,8 @@ static bool group_path(const char *root, bool v2, char *path, size_t path_bytes)
 	return found;
 }
 
-/* Page cache of a group in bytes, from memory.stat. Its usage includes the page cache, which the
- * kernel reclaims before the limit is reached. In v1 only the total_ fields include child
+/* Page cache of a group in bytes, from memory.stat. The group's usage includes the page cache,
+ * which the kernel reclaims before the limit is reached. In v1 only the total_ fields include child
  * groups. */
 static uint64_t group_caches(const char *root, const char *folder, bool v2)
 {
@@ -112,8 +112,9 @@ struct group_memory {
 	uint64_t limit, free; /* UINT64_MAX: no limit */
 };
 
-/* The lowest limit of this group and its parents, and the least free memory below one. The two may
- * belong to different groups, because siblings use memory of a parent. */
+/* The lowest limit of this group and its parents, and the least memory that is still free under any
+ * of these limits. The two may belong to different groups, because the usage of a parent includes
+ * that of siblings. */
 static struct group_memory group_memory(const char *root, bool v2)
 {
 	const char *mount = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";

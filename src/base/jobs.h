@@ -3,7 +3,8 @@
  * Numbered jobs, done by a few threads. They are for work that mostly waits for files, so more
  * threads than CPUs make sense. Private to rung.
  *
- * Threads: start and end belong to one thread; any thread, also a job, may call stop.
+ * Threads: one thread calls start and end; any thread, including one that does a job, may call
+ * stop.
  */
 #ifndef RUNG_JOBS_H
 #define RUNG_JOBS_H

@@ -17,7 +17,7 @@
 /** Member of an entry; all zero while it is not in a list. An entry with several links can be in
  * several lists. */
 struct rung__link {
-	struct rung__link *next; /* of the last one: the first. So it is never NULL in a list */
+	struct rung__link *next; /* the next link; of the last link, the first: never NULL */
 };
 
 /** All zero: empty. */
@@ -71,15 +71,16 @@ static inline void rung__queue_push_first(struct rung__queue *queue, struct rung
 	queue->last->next = link;
 }
 
-/** Append. In a ring, the new first link becomes the last one when `last` moves to it. */
+/** Append: add the link at the front, then move `last` to it. In a ring that makes it the end of
+ * the list. */
 static inline void rung__queue_push(struct rung__queue *queue, struct rung__link *link)
 {
 	rung__queue_push_first(queue, link);
 	queue->last = link;
 }
 
-/** Remove the link after `before`, which is the last one for the first link, and the link itself in
- * a list of one. */
+/** Remove the link after `before`. To remove the first link, pass the last one as `before`; in a
+ * list of one, that is the link itself. */
 static inline void rung__queue_cut(struct rung__queue *queue, struct rung__link *before)
 {
 	struct rung__link *link = before->next;

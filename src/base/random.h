@@ -3,8 +3,8 @@
  * Random draws that depend only on a key and an index: they are the same for any number of threads
  * and any order of execution, also on a GPU. Private to rung.
  *
- * Stream `key` is splitmix64 started at `key` (Steele, Lea, Flood, "Fast Splittable Pseudorandom
- * Number Generators", 2014).
+ * The stream of a key is splitmix64, started at the key (Steele, Lea, Flood, "Fast Splittable
+ * Pseudorandom Number Generators", 2014).
  */
 #ifndef RUNG_RANDOM_H
 #define RUNG_RANDOM_H
@@ -24,7 +24,8 @@ static RUNG__ANYWHERE inline uint64_t rung__key_join(uint64_t a, uint64_t b)
 	return rung__mix64(rung__mix64(a) ^ b);
 }
 
-/** Number `i` of stream `key`. The step is what rung__mix64() adds before it mixes. */
+/** Number `i` of the stream of `key`. RUNG__STREAM_STEP is the constant that rung__mix64() adds
+ * before it mixes. */
 static RUNG__ANYWHERE inline uint64_t rung__rng_at(uint64_t key, uint64_t i)
 {
 	return rung__mix64(key + i * RUNG__STREAM_STEP);

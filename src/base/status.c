@@ -9,7 +9,7 @@
 #include "rung_config.h"
 
 static _Thread_local char last_error[RUNG__ERROR_BYTES];
-static _Thread_local uint64_t last_error_least; /* bytes; 0: it was not a budget */
+static _Thread_local uint64_t last_error_least; /* bytes; 0: the error was not a small budget */
 
 const char *rung_status_name(int status)
 {

@@ -13,7 +13,7 @@ int rung__thread_start(pthread_t *thread, void *(*run)(void *), void *ctx)
 	int rc;
 
 	/* the thread inherits the mask; blocking signals in the thread itself would be too late for
-	 * one that is delivered before */
+	 * a signal that is delivered before that */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	rc = pthread_create(thread, NULL, run, ctx);
@@ -73,6 +73,6 @@ bool rung__end_join(struct rung__end *end, pthread_t thread, uint64_t ns)
 	reached = end->reached;
 	pthread_mutex_unlock(&end->lock);
 	if (reached)
-		pthread_join(thread, NULL); /* returns at once: the thread has only to return */
+		pthread_join(thread, NULL); /* joins at once: the thread only has to return */
 	return reached;
 }

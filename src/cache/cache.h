@@ -89,7 +89,7 @@ void rung__cache_close(struct rung__cache *cache);
 void rung__cache_lock(struct rung__cache *cache);
 void rung__cache_unlock(struct rung__cache *cache);
 
-/* ---- the window; called without the lock, which these acquire for some rows at a time ---- */
+/* ---- the window: called without the lock, which is acquired for some rows at a time ---- */
 
 /**
  * Announce a batch that will be submitted later: its cold rows, ascending and distinct.
@@ -120,10 +120,11 @@ enum rung__cache_lookup {
 	RUNG__CACHE_READING, /* the client itself is reading it into `frame`, with `reader` */
 	/* client `reader` is reading it: look it up again later; its use stays in the window */
 	RUNG__CACHE_REMOTE,
-	/* another client is reading it, and is late: read it here; it is not kept */
+	/* another client is reading it, and is late: this client must read it too, without a
+	 * frame */
 	RUNG__CACHE_LATE,
-	/* not cached: read it into `frame`, which is the client's until rung__cache_filled() or
-	 * _failed() */
+	/* not cached: read it into `frame`, which belongs to the client until rung__cache_filled()
+	 * or _failed() */
 	RUNG__CACHE_KEEP,
 	RUNG__CACHE_PASS /* not cached, and not worth a frame, or no frame is available */
 };

@@ -134,7 +134,7 @@ uint32_t rung__cache_choose(struct rung__cache *cache, uint64_t row, uint32_t ne
 		return link;
 	link = victim(cache, row, next_use);
 	frame = rung__cache_frame_at(cache, link);
-	/* no victim, or a damaged index: otherwise a frame in the lists is offered */
+	/* no victim, or a damaged index: in a sound one, every frame in these lists is offered */
 	if (!frame || !rung__cache_frame_offered(frame))
 		return 0;
 	rung__cache_frames_clear(cache, link);

@@ -197,7 +197,7 @@ void rung__cache_late(struct rung__cache *cache, uint32_t client)
 {
 	if (!cache->locked || rung__cache_is_late(cache, client))
 		return;
-	if (!rung__cache_seat_lives(cache, client)) { /* its reads are released, its rows free */
+	if (!rung__cache_seat_lives(cache, client)) { /* it died: release its reads */
 		rung__cache_reap_dead(cache);
 		return;
 	}

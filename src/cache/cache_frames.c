@@ -102,7 +102,7 @@ static void age_remove(struct rung__cache *cache, uint32_t link,
 		older->newer = newer_link;
 	else
 		index->oldest = newer_link;
-	if (index->hand == link) /* SIEVE's hand moves on, as it would have */
+	if (index->hand == link) /* to the frame that SIEVE's hand would have visited next */
 		index->hand = newer_link;
 }
 
@@ -205,7 +205,7 @@ uint32_t rung__cache_frames_farthest(const struct rung__cache *cache, bool *stal
 /* ---- by rank ---- */
 
 /* Set the bit of an idle row. A level that already has a bit in its word ends the walk, because the
- * levels above have theirs. */
+ * levels above already have their bits. */
 static void map_set(struct rung__cache *cache, uint64_t row)
 {
 	if (row >= cache->shape.row_count)

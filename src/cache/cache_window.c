@@ -113,7 +113,7 @@ static void note_announced(struct rung__cache *cache)
 		cache->index->announced = cache->clock ? cache->clock : 1;
 }
 
-/* A batch of that time begins. */
+/* Advance the clock: a batch of that time begins. */
 static void step_clock(struct rung__cache *cache, uint32_t time, bool announced)
 {
 	struct rung__cache_index *index = cache->index;
@@ -243,7 +243,7 @@ static void forget_use(struct rung__cache *cache, struct rung__cache_use *use)
 		rung__cache_frames_want(cache, link, rung__cache_uses_time(window, from, use->row));
 }
 
-/* The uses of the batch, which are a list, are free at once. */
+/* Free the batch. Its uses form a list, so all of them are freed in one step. */
 static void free_batch(struct rung__cache_window *window, struct rung__cache_batch *batch)
 {
 	if (batch->last) {

@@ -10,8 +10,8 @@
  * holds and which reads it waits for.
  *
  * A thread uses the index while it holds `own` and, if the index is shared, the lock in it, as
- * `locked` indicates. Functions marked "locked" need the first; those of cache_frames.c and
- * cache_choose.c also need the second.
+ * `locked` indicates. Functions marked "locked" need `own`; those of cache_frames.c and
+ * cache_choose.c also need the lock in the index.
  */
 #ifndef RUNG_CACHE_STATE_H
 #define RUNG_CACHE_STATE_H
@@ -113,7 +113,7 @@ struct rung__cache_use {
 
 struct rung__cache_batch {
 	uint64_t name;            /* 0: no longer valid for callers */
-	uint64_t hash, row_count; /* by which its submission recognises it */
+	uint64_t hash, row_count; /* of its rows: its submission recognises it by this */
 	uint32_t time;
 	uint32_t first, last; /* its uses */
 	uint64_t use_count;   /* uses that are not over */

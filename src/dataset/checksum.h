@@ -31,8 +31,8 @@ static inline uint64_t rung__block_count(uint64_t file_bytes)
 	return file_bytes / RUNG__BLOCK_BYTES + (file_bytes % RUNG__BLOCK_BYTES != 0);
 }
 
-/** Checksums of `bytes` bytes in memory, which start at the border of a block, computed by
- * `threads` threads. @param sums_out  [rung__block_count(bytes)] */
+/** Checksums of `bytes` bytes in memory, which start at a block boundary, computed by `threads`
+ * threads. @param sums_out  [rung__block_count(bytes)] */
 void rung__checksum_blocks(const void *data, size_t bytes, int threads, uint64_t *sums_out);
 
 #endif

@@ -56,9 +56,9 @@ struct rung__manifest {
 	unsigned index_bytes;             /* 4 or 8: of ids in graph, maps and splits */
 	struct rung_array_info features;  /* of all rows, without padding */
 	uint64_t row_stride, data_offset; /* bytes from row to row, and before row 0 of each file */
-	uint32_t feature_file_count; /* the first of `files`; 0: rows were left in their source */
-	struct rung__in_place in_place; /* that source */
-	uint64_t block_rows;            /* rows of a stripe; vertex_count with one file */
+	uint32_t feature_file_count;      /* first of `files`; 0: rows were left in their source */
+	struct rung__in_place in_place;   /* that source */
+	uint64_t block_rows;              /* rows of a stripe; vertex_count with one file */
 	char score_method[RUNG__METHOD_BYTES];
 	uint32_t score_iterations;             /* 0: does not apply */
 	double score_damping, score_tolerance; /* 0: does not apply */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Devices that gather on a stream: the table of functions that the store calls, as it calls that of
- * a reader.
+ * Devices that gather on a stream: the table of functions that the store calls, just as it calls
+ * the table of a reader.
  *
  * The CPU does not need it: the calling thread copies (gather.c), and refill copies from the slots.
  * A device copies with kernels: it owns memory, reaches host memory through registration, and
@@ -55,7 +55,7 @@ struct rung__request_buffers {
 };
 
 struct rung__device_args {
-	/* the first gathers; a GPU that is listed several times counts as several */
+	/* the first one gathers; a GPU that is listed several times counts as several */
 	const int *gpus;
 	uint32_t gpu_count; /* 1..RUNG_GPUS_MAX */
 	const struct rung__features *features;
@@ -158,8 +158,8 @@ struct rung__device_ops {
 	/** Names of the peer tier's memory for other processes. */
 	int (*handles)(const struct rung__device *device, struct rung__gpu_handle *handles_out);
 
-	/** Called once by a thread of rung, before its other calls: its current GPU is the device's
-	 * from then on. Other threads keep their current GPU. */
+	/** Each thread of rung calls this once, before its other calls: from then on, its current
+	 * GPU is the device's. Other threads keep their current GPU. */
 	int (*adopt)(struct rung__device *device);
 
 	/**
@@ -175,7 +175,8 @@ struct rung__device_ops {
 	/**
 	 * Queue a gather on a stream, as rung_gather_submit() does. Nothing waits. Ids must have
 	 * been checked; the output must be memory the device can reach, which is checked here.
-	 * `ids->space` selects whether the map is used. `known`: misses are counted, not listed.
+	 * `ids->space` selects whether the map is used. If `known`, misses are counted, but not
+	 * listed.
 	 */
 	int (*gather)(struct rung__device *device, uint32_t request_idx, const struct rung_ids *ids,
 	              bool known, void *out, uint64_t out_stride, struct CUstream_st *stream);

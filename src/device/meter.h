@@ -5,13 +5,13 @@
  *
  * Copies are timed like the copy engine tests of nvbandwidth (README.md of
  * github.com/NVIDIA/nvbandwidth, "Measurement Details"; buffer sizes and medians are chosen by the
- * caller): a stream is blocked, an event, many copies and another event are queued on it, it is
- * released, and the time between the events counts, so the cost of queueing is excluded.
- * nvbandwidth blocks the stream with a spinning kernel; here it waits for a word in host memory,
- * which uses no part of the GPU and cannot be left spinning. Gathers are timed in the same way,
- * with the kernels of the store (kernels/gather.cu). An untimed pass without blocking comes first,
- * and a stream that cannot be filled within 5 s is released (RUNG_E_TIMEDOUT): lazy initialisation
- * in CUDA may wait until all streams are empty.
+ * caller): a stream is blocked; an event, many copies and another event are queued on it; then it
+ * is released. The time between the events counts, so the cost of queueing is excluded. nvbandwidth
+ * blocks the stream with a spinning kernel; here it waits for a word in host memory, which uses no
+ * part of the GPU and cannot be left spinning. Gathers are timed in the same way, with the kernels
+ * of the store (kernels/gather.cu). An untimed pass without blocking comes first, and a stream that
+ * cannot be filled within 5 s is released (RUNG_E_TIMEDOUT): lazy initialisation in CUDA may wait
+ * until all streams are empty.
  *
  * Every failure here is a property of the machine, reported in CUDA's words, except RUNG_E_NOMEM,
  * which is a lack of host memory.

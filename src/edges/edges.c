@@ -2,8 +2,9 @@
 /*
  * Opening graphs whose edges stay in files.
  *
- * Only a csc: without `undirected` and `dedup` is in the order of the lists and can be read in
- * place. Every other graph is sorted into two temporary files, which then serve as its columns.
+ * Only a csc: source without `undirected` and `dedup` has its edges in the order of the lists and
+ * can be read in place. Every other graph is sorted into two temporary files, which then serve as
+ * its columns.
  */
 #include <stdlib.h>
 
@@ -54,7 +55,7 @@ static int sort(const struct rung_edges_opts *opts, struct rung__edge_input *inp
 	info->edge_count = job.edge_count;
 	info->index_bytes = input->index_bytes;
 	info->input_passes = input->passes;
-	/* buckets, and the result itself */
+	/* the buckets and the result */
 	info->temp_bytes = job.temp_bytes + (info->vertex_count + 1) * sizeof(uint64_t) +
 	                   info->edge_count * info->index_bytes;
 	edges->indptr.dtype = RUNG_U64;
@@ -64,8 +65,8 @@ static int sort(const struct rung_edges_opts *opts, struct rung__edge_input *inp
 	return 0;
 }
 
-/* The share of the memory for the input is too small. The failure has the least that the input
- * needs; scale it to the whole, of which the input gets a share. */
+/* The input's share of the memory is too small. The failure has the smallest share that works:
+ * scale it to the smallest memory_bytes. */
 static int fail_input(uint64_t memory_bytes)
 {
 	const uint64_t least =

@@ -109,7 +109,7 @@ int rung__edges_turn(struct rung_edges *edges, uint64_t memory_bytes,
  * works), RUNG_E_NOMEM */
 int rung__edges_plan_pass(struct rung_edges *edges, uint64_t memory_bytes, uint64_t chunk_bytes);
 
-/* the rest of what other rooms may use */
+/* the other part of edges/ that files outside it may include */
 #include "edges/edges_input.h"
 
 #endif

@@ -23,7 +23,7 @@ static inline __attribute__((always_inline)) void fill_part(const struct rung__a
 		lists->ends[k] = 0;
 	for (uint64_t i = first; i < end; i++)
 		lists->ends[rung__id_get(lists->partitioned, id_bytes, 2 * i) - lists->first]++;
-	/* counts to beginnings; each beginning then advances to the end of its list */
+	/* counts become beginnings; each beginning then advances to the end of its list */
 	for (uint64_t k = key_begin; k < key_end; k++) {
 		const uint64_t here = lists->ends[k];
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sorts pairs into columns outside memory. The input is read once to count pairs by ranges of
- * vertices, and again to partition them into buckets of a temporary file, each small enough to be
- * sorted in memory. Bucket after bucket is then appended to the result. A bucket is still too large
- * if a range of vertices that was counted as one has more pairs. It is counted and partitioned
- * again in finer ranges, down to one vertex. The list of one vertex keeps the order of the input;
- * to drop repeats it is partitioned by value.
+ * Sorts pairs into columns, for graphs larger than memory. The input is read once to count pairs by
+ * ranges of vertices, and again to partition them into buckets of a temporary file, each small
+ * enough to be sorted in memory. Bucket after bucket is then appended to the result. A bucket is
+ * still too large if a single one of the counted ranges has more pairs. It is counted and
+ * partitioned again in finer ranges, down to one vertex. The list of one vertex keeps the order of
+ * the input; to drop repeats it is partitioned by value.
  *
  * Everything is stable, so the lists are those of rung_graph_load() for any memory size and any
  * number of threads.
@@ -33,7 +33,7 @@ struct sorter {
 	char *temp_name; /* of temporary files, for messages */
 	unsigned id_bytes;
 	int threads;
-	uint64_t bytes_needed; /* of temporary files, about, for messages about a full disk */
+	uint64_t bytes_needed; /* estimate for temporary files, for messages about a full disk */
 	unsigned char *arena;  /* [arena_bytes] of buckets */
 	uint64_t arena_bytes;
 	uint64_t pairs_max;               /* of a bucket that is sorted in the arena */
@@ -357,7 +357,8 @@ static uint64_t pages_of(uint64_t bytes)
 	return rung__align_down(bytes, RUNG__PAGE_BYTES);
 }
 
-/* Divide the memory: half for the arena, a quarter is the input's, and shares of the rest below. */
+/* Divide the memory: half for the arena, a quarter for the input, and shares of the rest as
+ * below. */
 static int alloc_memory(struct sorter *sorter, uint64_t memory_bytes)
 {
 	const uint64_t pair_bytes = 2 * (uint64_t)sorter->id_bytes;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Sorting pairs into columns outside memory. Private to rung. */
+/** Sorting pairs into columns, for graphs larger than memory. Private to rung. */
 #ifndef RUNG_EDGES_SORT_H
 #define RUNG_EDGES_SORT_H
 

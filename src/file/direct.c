@@ -167,7 +167,7 @@ int rung__space_check(const char *dir, uint64_t bytes)
 	if (!rung__mul(vfs.f_bavail, vfs.f_frsize, &there) || there >= bytes)
 		return 0;
 	return rung__fail(RUNG_E_NOSPC,
-	                  "%s: %" PRIu64 " bytes are needed, %" PRIu64
+	                  "%s: %" PRIu64 " bytes are needed, but %" PRIu64
 	                  " are free; make room, or choose another folder",
 	                  dir, bytes, there);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Reading and writing large files past the page cache: a file larger than memory would only evict
- * all of it. Offsets and buffers are page-aligned, which O_DIRECT accepts on every device. Private
- * to rung.
+ * Reading and writing large files past the page cache: a file larger than memory would evict
+ * everything else from it. Offsets and buffers are page-aligned, which O_DIRECT accepts on every
+ * device. Private to rung.
  */
 #ifndef RUNG_DIRECT_H
 #define RUNG_DIRECT_H
@@ -20,14 +20,14 @@ struct rung__direct {
 
 /** Open the file of `fd` again, for reading. @return 0, or the failure of opening it */
 int rung__direct_open(struct rung__direct *file, int fd, const char *name);
-/** Duplicate `fd`, which is open for reading and writing, for both. It shares the flags of `fd`:
- * that gets O_DIRECT, too. */
+/** Duplicate `fd`, which is open for reading and writing, for both. It shares the flags of `fd`, so
+ * `fd` gets O_DIRECT, too. */
 int rung__direct_open_write(struct rung__direct *file, int fd, const char *name);
 void rung__direct_close(struct rung__direct *file);
 
 /**
  * Read `bytes` at `offset`. Both `offset` and `to` are page-aligned. Whole pages are stored at
- * `to`, up to the end of the file: it must have room for `bytes` rounded up to pages.
+ * `to`, up to the end of the file, so `to` must have space for `bytes` rounded up to pages.
  * @return 0, or RUNG_E_IO naming the file, the offset and errno, also if the file ends before
  *         `bytes`
  */

@@ -25,13 +25,13 @@ int rung__pwrite_all(int fd, const char *path, const void *buf, uint64_t bytes, 
  */
 int rung__reserve(int fd, const char *path, uint64_t bytes);
 
-/** Sync a folder, so that renames in it survive a crash, if its file system can. @return 0, or the
- * status of errno */
+/** Sync a folder, if its file system supports that, so that renames in it survive a crash. @return
+ * 0, or the status of errno */
 int rung__sync_folder(int fd, const char *path);
 
 /**
  * Open `name` in the folder `dir_fd` for reading, with `flags` added. It must be a regular file:
- * opening a FIFO would wait for its writer, and opening a device may have any effect.
+ * opening a FIFO would wait for its writer, and opening a device can have side effects.
  * @return descriptor, or RUNG_E_FORMAT if it is not a regular file, or the status of errno; `path`
  *         is for messages
  */

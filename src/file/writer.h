@@ -23,8 +23,8 @@ struct rung__writer;
 int rung__writer_open(unsigned char *pool, uint64_t buffer_bytes, uint32_t buffer_count,
                       struct rung__writer **writer_out);
 
-/** Acquire a free buffer, waiting for one if necessary. The callers together may hold at most
- * buffer_count - 1 when they call this: otherwise it waits forever. */
+/** Acquire a free buffer, waiting for one if necessary. All callers together must hold at most
+ * buffer_count - 1 buffers when they call this: otherwise it waits forever. */
 unsigned char *rung__writer_reserve(struct rung__writer *writer);
 
 /** Release a buffer and have its first `bytes` bytes (whole pages) written at `offset` of `file`.

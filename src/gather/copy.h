@@ -66,8 +66,8 @@ __attribute__((target("avx"), always_inline)) static inline void rung__copy_bloc
 	}
 }
 
-/** Copy a row with streaming stores. Only after rung__streams() returned true for rows that include
- * `to`; the last partial block is copied with memcpy(). */
+/** Copy a row with streaming stores. Call it only if rung__streams() returned true for the rows
+ * that include `to`; the last partial block is copied with memcpy(). */
 __attribute__((target("avx"))) static inline void rung__copy_streamed(unsigned char *to,
                                                                       const unsigned char *from,
                                                                       size_t bytes)
@@ -81,8 +81,8 @@ __attribute__((target("avx"))) static inline void rung__copy_streamed(unsigned c
 }
 
 /**
- * Copy a row while prefetching `later`, the same number of bytes that will be copied soon, block by
- * block into the second-level cache.
+ * Copy a row, block by block, and prefetch as many bytes at `later`, which will be copied soon,
+ * into the second-level cache.
  * @param stream  use streaming stores, as rung__copy_streamed()
  */
 __attribute__((target("avx"))) static inline void rung__copy_ahead(bool stream, unsigned char *to,

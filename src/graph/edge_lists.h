@@ -51,17 +51,17 @@ struct rung__edge_lists {
 };
 
 /** Open all lists. After an error rung__edge_lists_close() frees what was opened.
- * @param chunk_edges  edges per chunk; each uses 16 bytes for the raw ids, and 4 ids for its pairs,
- *                     or 2 without `undirected` */
+ * @param chunk_edges  edges per chunk; each edge uses 16 bytes for the raw ids, and 4 ids for
+ *                     its pairs, or 2 without `undirected` */
 int rung__edge_lists_open(struct rung__edge_lists *lists, const struct rung_graph_opts *opts,
                           uint64_t chunk_edges);
 
-/** Set vertex_count from the options, or by a pass that finds the largest id. Then allocate memory
- * for pairs, whose width depends on it. */
+/** Set vertex_count from the options, or from the largest id, which a pass finds. Then allocate
+ * memory for pairs, whose width depends on it. */
 int rung__edge_lists_find_vertex_count(struct rung__edge_lists *lists);
 
 /**
- * One pass: every edge as a pair (destination, source), with `undirected` followed by its reverse
+ * One pass: every edge as a pair (destination, source); with `undirected`, followed by its reverse
  * unless it is a self loop. Ids are below the vertex count.
  *
  * @param take  receives each chunk; `spec` is that of its file. A value other than 0 ends the pass
@@ -73,7 +73,7 @@ int rung__edge_lists_each(struct rung__edge_lists *lists,
 
 void rung__edge_lists_close(struct rung__edge_lists *lists);
 
-/** Report a pass that found other edges than an earlier one. @return RUNG_E_IO */
+/** Report that a pass found other edges than an earlier one. @return RUNG_E_IO */
 int rung__edges_changed(const char *spec);
 
 #endif

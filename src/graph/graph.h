@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Graphs that own their arrays. Private to rung; the header of this room. */
+/** Graphs that own their arrays. Private to rung; the header of graph/ for other folders. */
 #ifndef RUNG_GRAPH_GRAPH_H
 #define RUNG_GRAPH_GRAPH_H
 
@@ -15,8 +15,8 @@ struct rung_graph {
 };
 
 /**
- * Create a graph from arrays of rung__malloc(), which the call takes over in any case: if it fails,
- * they are freed.
+ * Create a graph from arrays allocated with rung__malloc(). The call takes them over in any case:
+ * if it fails, they are freed.
  * @return 0, RUNG_E_NOMEM, or an error of rung_csc_check()
  */
 int rung__graph_adopt(uint64_t vertex_count, uint64_t edge_count, uint64_t *indptr, void *indices,
@@ -28,8 +28,8 @@ int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph
 /** Check the options before a file is opened. graph_load.c */
 int rung__graph_opts_check(const struct rung_graph_opts *opts);
 
-/** The first source, for its kind and for messages; without sources a text that is not a pair of
- * columns. */
+/** The first spec, which shows the form of the graph, and names it in messages. Without specs, a
+ * text that is not a pair of columns. */
 static inline const char *rung__graph_first(const struct rung_graph_opts *opts)
 {
 	return opts->spec_count > 0 ? opts->specs[0] : "no edges";
@@ -57,7 +57,8 @@ int rung__graph_from_columns(const char *spec, const struct rung_graph_opts *opt
 int rung__columns_open(const char *spec, struct rung_source **indptr_out,
                        struct rung_source **indices_out);
 
-/** Number of vertices by the length of indptr. @param wanted 0, or the number that it must be.
+/** Number of vertices, from the length of indptr. @param wanted 0, or the number that it must
+ * equal.
  * @return 0, RUNG_E_FORMAT. graph_csc.c */
 int rung__columns_count(const struct rung_source *indptr_src, uint64_t wanted,
                         uint64_t *vertex_count_out);
@@ -95,7 +96,7 @@ static inline int rung__progress(rung_progress_fn progress, void *ctx, const cha
 	return 0;
 }
 
-/* the rest of what other rooms may use */
+/* the other parts of graph/ that files outside it may include */
 #include "graph/edge_lists.h"
 #include "graph/graph_ids.h"
 #include "graph/relabel.h"

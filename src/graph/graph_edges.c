@@ -37,8 +37,8 @@ static int count_pairs(void *ctx, const void *keys, const void *values, uint64_t
 	return 0;
 }
 
-/* Second pass: store the sources of a chunk. A pair that has no place means that the file changed
- * since it was counted. */
+/* Second pass: store the sources of a chunk. If a pair has no place, the file has changed since it
+ * was counted. */
 static int place_pairs(void *ctx, const void *keys, const void *values, uint64_t pair_count,
                        const char *spec)
 {
@@ -50,8 +50,8 @@ static int place_pairs(void *ctx, const void *keys, const void *values, uint64_t
 	return 0;
 }
 
-/* Allocate the arrays with an entry per vertex. A vertex count that follows from an id of a file
- * may be absurd: the message then names the edge. */
+/* Allocate the arrays with an entry per vertex. A vertex count that follows from an id in a file
+ * can be absurdly large: the message then names the edge. */
 static int alloc_columns(struct loader *loader)
 {
 	const struct rung__edge_lists *lists = &loader->lists;
@@ -109,7 +109,7 @@ int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph
 	int rc;
 
 	rc = rung__edge_lists_open(&loader.lists, opts, CHUNK_EDGES);
-	/* for the progress: the passes of the comment at the top */
+	/* for the progress: the passes that the comment at the top lists */
 	loader.lists.pass_total = loader.lists.edge_count * (opts->vertex_count ? 2 : 3);
 	if (rc == 0)
 		rc = rung__edge_lists_find_vertex_count(&loader.lists);

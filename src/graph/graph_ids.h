@@ -15,7 +15,7 @@ static inline bool rung__ids_dtype_ok(enum rung_dtype dtype)
 	return dtype == RUNG_I32 || dtype == RUNG_I64 || dtype == RUNG_U32 || dtype == RUNG_U64;
 }
 
-/** Integer i of an array as in the file. Negative values become 2^63 and more, which is not below
+/** Integer i of an array as in the file. Negative values become 2^63 or more, which is never below
  * rung__ids_limit(). */
 static inline uint64_t rung__ids_get(const void *raw, enum rung_dtype dtype, uint64_t i)
 {
@@ -30,7 +30,7 @@ static inline uint64_t rung__ids_get(const void *raw, enum rung_dtype dtype, uin
 }
 
 /** The smallest value of rung__ids_get() that is out of range for `vertex_count` vertices. Negative
- * values are not below it either. */
+ * values are never below it. */
 static inline uint64_t rung__ids_limit(enum rung_dtype dtype, uint64_t vertex_count)
 {
 	const bool has_sign = dtype == RUNG_I32 || dtype == RUNG_I64;
@@ -38,7 +38,7 @@ static inline uint64_t rung__ids_limit(enum rung_dtype dtype, uint64_t vertex_co
 	return has_sign ? RUNG__MIN(vertex_count, UINT64_C(1) << 63) : vertex_count;
 }
 
-/** Format a value of rung__ids_get() as it is in the file. @return text */
+/** Format a value of rung__ids_get() as the number that is in the file. @return text */
 const char *rung__ids_text(char text[RUNG__ID_TEXT_BYTES], enum rung_dtype dtype, uint64_t value);
 
 /** Open a source of integers of `dim_count` dimensions. @param what  name of the array in messages.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Relabelling a graph in memory: list r of the new graph is the list of vertex_of_rank[r], with its
- * entries mapped by rank_of_vertex. The two maps are first checked to be inverse to each other:
- * swapping them gives a graph that looks right and is wrong.
+ * entries mapped by rank_of_vertex. First the two maps are checked to be each other's inverse,
+ * because swapped maps give a graph that looks right and is wrong.
  */
 #include "graph/relabel.h"
 
@@ -11,7 +11,7 @@
 /* The first entries of a list are prefetched this many lists ahead, its offset twice as many:
  * finding the entries needs the offset. */
 #define AHEAD     8u
-#define PART_MIN  4096u /* least number of ranks for a thread */
+#define PART_MIN  4096u /* smallest number of ranks for a thread */
 #define PARTS_MAX 256u  /* sums on the stack */
 
 /* The two maps, each [vertex_count] of index_bytes. */
@@ -114,7 +114,7 @@ static void fill_indptr(const struct rung_csc *csc, const void *vertex_of_rank, 
 }
 
 /* Prefetch for later lists. A list is found through two dependent random reads, its offset and its
- * first entries: both are prefetched. The reads for mapping the entries are independent, so the CPU
+ * first entries: both are prefetched. The reads that map the entries are independent, so the CPU
  * overlaps them without help. */
 static inline void fetch_ahead(const struct rung_csc *csc, const void *vertex_of_rank, uint64_t r)
 {

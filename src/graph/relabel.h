@@ -11,7 +11,7 @@ struct rung_edges;
 /** Options of rung__edges_relabel(): zeros are defaults. */
 struct rung__relabel_opts {
 	/* of the buffers of sorting; 0: 256 MiB. Two chunks of the graph (chunk_bytes) are
-	 * additional */
+	 * allocated in addition */
 	uint64_t memory_bytes;
 	/* folder for two ids per edge during the call; NULL: $TMPDIR, or /var/tmp */
 	const char *temp_dir;

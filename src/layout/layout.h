@@ -37,7 +37,7 @@ struct rung__layout {
 	uint64_t file_bytes[RUNG__FILES_MAX];
 };
 
-/** The file that a rank's row is in. */
+/** The file that has a rank's row. */
 static inline uint64_t rung__row_file(const struct rung__layout *layout, uint64_t rank)
 {
 	return layout->file_count == 1 ? 0 : rank / layout->block_rows % layout->file_count;
@@ -54,8 +54,8 @@ static inline uint64_t rung__row_offset(const struct rung__layout *layout, uint6
 	return layout->data_offset + rank * layout->row_stride;
 }
 
-/** The number of rows from a rank on, `count` at most, that are contiguous in its file: up to the
- * end of its block. */
+/** The number of rows from a rank on, at most `count`, that are contiguous in the file, which is up
+ * to the end of the rank's block. */
 static inline uint64_t rung__row_run(const struct rung__layout *layout, uint64_t rank,
                                      uint64_t count)
 {
@@ -65,7 +65,7 @@ static inline uint64_t rung__row_run(const struct rung__layout *layout, uint64_t
 	return layout->file_count == 1 || count < left ? count : left;
 }
 
-/** The number of rows in a file, of the first row_count ranks. */
+/** The number of rows of the first row_count ranks that are in a file. */
 static inline uint64_t rung__file_rows(const struct rung__layout *layout, uint64_t row_count,
                                        uint64_t file_idx)
 {
@@ -90,8 +90,8 @@ struct rung__read_rule {
 };
 
 /**
- * Whether the row at `offset` joins the read of rows before it in the file: if the bytes between
- * the aligned reads are worth reading, and the common read is not too long.
+ * Whether the row at `offset` joins the read of the rows before it in the file. It does if the
+ * bytes between the two aligned reads are worth reading, and the joined read is not too long.
  * @param first    offset of the first of them
  * @param row_end  end of the last of them
  */
@@ -106,8 +106,8 @@ static inline bool rung__row_joins(const struct rung__read_rule *rule, uint64_t 
 	       end - rung__align_down(first, align) <= rule->read_bytes_max;
 }
 
-/** Bytes of the longest aligned read of one row. A row's offset in an aligned block is a multiple
- * of the common divisor of stride, data offset and alignment. */
+/** Size in bytes of the longest aligned read of one row. A row's offset in an aligned block is a
+ * multiple of the common divisor of stride, data offset and alignment. */
 uint64_t rung__row_span(uint64_t row_bytes, uint64_t row_stride, uint64_t data_offset,
                         uint32_t align);
 

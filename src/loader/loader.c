@@ -97,7 +97,8 @@ static int check_graph(const struct rung_store *store, const struct rung_csc *cs
 		                  opts->sampler.hop_count);
 	if (csc->vertex_count != store->shape.vertex_count)
 		return rung__fail(RUNG_E_INVAL,
-		                  "loader: the graph has %" PRIu64 " vertices, the store %" PRIu64
+		                  "loader: the graph has %" PRIu64
+		                  " vertices, but the store has %" PRIu64
 		                  "; pass the relabelled graph of the store's dataset",
 		                  csc->vertex_count, store->shape.vertex_count);
 	return 0;

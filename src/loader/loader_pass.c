@@ -25,7 +25,8 @@ void rung__feed_drain(struct rung__feed_batch *batch)
 
 /* ---- passes ---- */
 
-/* Batches of the whole pass, batch_first or not: numbers always count from its beginning. */
+/* Number of batches of the whole pass, whatever batch_first is: batch numbers always count from its
+ * beginning. */
 static uint64_t count_batches(const struct rung_loader *loader, const struct rung_loader_pass *pass)
 {
 	const uint64_t size = loader->opts.batch_size, left = pass->seed_count % size;
@@ -74,8 +75,8 @@ int rung_loader_begin(struct rung_loader *loader, const struct rung_loader_pass 
 	rc = copy_seeds(&pass, &seeds);
 	if (rc < 0)
 		return rc;
-	/* The last step that can fail is done: only now is the running pass ended. Its seeds are
-	 * freed after its end, when no worker reads them any more. */
+	/* Every step that can fail has succeeded, so the running pass is ended only now. Its seeds
+	 * are freed afterwards, when no worker reads them any more. */
 	rung_loader_end(loader);
 	rung__free(loader->seeds);
 	pthread_mutex_lock(&loader->lock);
@@ -114,15 +115,16 @@ int rung_loader_end(struct rung_loader *loader)
 		rung__feed_release_batch(loader, slot->batch);
 		*slot = (struct rung__feed_slot){ .state = RUNG__FEED_EMPTY };
 	}
-	rung__feed_free_dropped(loader); /* here, because the device may wait for all its work */
+	/* only now, because the device may wait for all its work */
+	rung__feed_free_dropped(loader);
 	return 0;
 }
 
 /* ---- handing over ---- */
 
 /* Wait until the feeder has submitted the slot's batch, or it has failed. Each wake-up adds the
- * time to the counter of the state that the slot had: until it is sampled more threads would help,
- * afterwards more memory. With the lock held; it is released while waiting. */
+ * time to the counter of the state that the slot had: until it is sampled, more threads would help;
+ * afterwards, more memory would. With the lock held; it is released while waiting. */
 static void await_slot(struct rung_loader *loader, const struct rung__feed_slot *slot)
 {
 	while (slot->state != RUNG__FEED_READY) {
@@ -182,7 +184,7 @@ static int wait_next(struct rung_loader *loader, struct rung__feed_batch **batch
 	*batch_out = slot->batch;
 	*slot = (struct rung__feed_slot){ .state = RUNG__FEED_EMPTY };
 	loader->handed++;
-	pthread_cond_signal(&loader->work); /* the feeder may submit one more gather */
+	pthread_cond_signal(&loader->work); /* now the feeder can submit one more gather */
 	return rc;
 }
 
@@ -196,7 +198,7 @@ int rung_loader_next(struct rung_loader *loader, const struct rung_loader_batch 
 	if (!loader->active || loader->handed == loader->end) {
 		const bool active = loader->active;
 
-		/* the first call after the last batch ends the pass for the counters */
+		/* for the counters, the first call after the last batch ends the pass */
 		if (active && !loader->counters.end_ns)
 			loader->counters.end_ns = rung__now_ns();
 		pthread_mutex_unlock(&loader->lock);
@@ -242,7 +244,7 @@ void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch 
 
 	if (!handed)
 		return;
-	/* the caller has a pointer to a member of ours */
+	/* the caller's pointer is to a member of our struct */
 	batch = (struct rung__feed_batch *)((uintptr_t)handed -
 	                                    offsetof(struct rung__feed_batch, handed));
 	if (loader->store->device)
@@ -311,7 +313,7 @@ static double seconds(uint64_t ns)
 
 int rung_loader_stats(const struct rung_loader *loader, struct rung_loader_stats *stats_out)
 {
-	/* locking changes the mutex, not the loader that the caller sees as const */
+	/* locking changes only the mutex, not what the caller sees as const */
 	pthread_mutex_t *lock = (pthread_mutex_t *)&loader->lock;
 	struct rung__feed_counters c;
 	struct rung_loader_stats stats;

@@ -30,12 +30,12 @@
  * more batches is kept for reuse. */
 #define RUNG__FEED_HELD 2u
 
-/* Memory that is reused, first member of what is reused. The thread that has it owns it; in a list
- * the loader's lock guards it. */
+/* An item of memory that is reused: the first member of the structs below. The thread that has it
+ * owns it; while it is in a list, the loader's lock guards it. */
 struct rung__feed_item {
-	struct rung__link link;  /* in its list */
+	struct rung__link link;  /* in a list of free or dropped items */
 	struct CUevent_st *used; /* with a device: recorded after the caller's work */
-	bool pending;            /* recorded, and not known to have passed */
+	bool pending;            /* the event was recorded, and is not known to have passed */
 	bool lost; /* could not be recorded: never reused, since the end of the work is unknown */
 };
 
@@ -59,14 +59,14 @@ struct rung__feed_batch {
 	struct rung_loader_batch handed;    /* the caller's view of it */
 	struct rung__link held_link;        /* in loader->held from next to put */
 	struct rung_batch *sample;          /* of the CPU's sampler; NULL without edges */
-	struct rung__gpu_batch *gpu_sample; /* with opts.gpu_sampler, in place of it */
-	const uint64_t *host_ranks;         /* handed.ranks on the host; NULL: not there */
+	struct rung__gpu_batch *gpu_sample; /* with opts.gpu_sampler, instead of sampler */
+	const uint64_t *host_ranks;         /* handed.ranks in host memory; NULL: only on the GPU */
 	/* with opts.gpu_sampler: [batch_size], then memory for host_ranks */
 	uint64_t *pinned_seeds;
 	uint64_t pinned_bytes;                          /* whole pages */
 	const struct rung_block *blocks[RUNG_HOPS_MAX]; /* [hop_count], of the sample */
 	uint64_t edge_count;                            /* of all blocks, for the counters */
-	uint64_t *seeds;                                /* of a batch without edges */
+	uint64_t *seeds;                                /* copied seeds of a batch without edges */
 	uint64_t seeds_capacity;                        /* ids */
 	struct rung__feed_rows *rows;                   /* NULL until its gather is submitted */
 	/* [name_count] while it is announced and not submitted: see rung__prefetch() */
@@ -80,7 +80,7 @@ enum rung__feed_state { RUNG__FEED_EMPTY, RUNG__FEED_SAMPLED, RUNG__FEED_READY }
 
 struct rung__feed_slot {
 	enum rung__feed_state state;
-	struct rung__feed_batch *batch; /* NULL: no memory for one */
+	struct rung__feed_batch *batch; /* NULL: there was no memory for a batch */
 	struct rung__failure failure;   /* why sampling or gathering failed */
 };
 
@@ -105,10 +105,11 @@ struct rung_loader {
 	/* set by rung_loader_create(), then read without the lock */
 	struct rung_store *store;     /* borrowed */
 	struct rung_loader_opts opts; /* defaults filled in; fanouts are not kept */
-	uint64_t row_bytes;           /* of a gathered row, contiguous */
+	uint64_t row_bytes;           /* of a gathered row; rows are contiguous */
 	bool announces;               /* some rows are cold and may be kept */
 	uint32_t hop_count;           /* of the sampler in use; 0: batches without edges */
-	struct CUstream_st *stream;   /* with a device: of its gathers, in order with no other */
+	/* with a device: of its gathers, not ordered with any other stream */
+	struct CUstream_st *stream;
 
 	pthread_mutex_t lock;
 	pthread_cond_t room;  /* workers: a number can be claimed, or stop */
@@ -118,11 +119,11 @@ struct rung_loader {
 
 	/* the pass */
 	bool active;
-	uint64_t *seeds;                     /* [seed_count] in its order */
+	uint64_t *seeds;                     /* [seed_count] in the order of the pass */
 	uint64_t seed_count, key_first;      /* of struct rung_loader_pass */
 	uint64_t end;                        /* numbers of batches end here */
-	uint64_t claimed, submitted, handed; /* see the top */
-	/* batches below it were announced, or can no longer be; not below submitted */
+	uint64_t claimed, submitted, handed; /* see the comment at the top */
+	/* batches below it have been announced, or can no longer be; never below submitted */
 	uint64_t announced;
 	bool refused;      /* the store's window was full when batch `announced` was announced */
 	uint32_t sampling; /* workers that are sampling a batch */
@@ -185,8 +186,8 @@ int rung__feed_order(const struct rung_loader *loader, struct rung__feed_item *i
                      struct CUstream_st *stream);
 
 /**
- * Assign memory for the rows of all its ids to a batch; with a device, the loader's stream waits
- * for the previous user of the memory. @return 0, RUNG_E_NOMEM or an error of the device
+ * Assign a batch memory for the rows of all its ids. With a device, the loader's stream waits for
+ * the previous user of the memory. @return 0, RUNG_E_NOMEM or an error of the device
  */
 int rung__feed_acquire_rows(struct rung_loader *loader, struct rung__feed_batch *batch);
 
@@ -195,7 +196,7 @@ void rung__feed_free_dropped(struct rung_loader *loader);
 
 /** Free a batch that is in no list, with its rows. NULL is allowed. */
 void rung__feed_free_batch(struct rung_loader *loader, struct rung__feed_batch *batch);
-/** Free all free and dropped memory. The threads have ended. */
+/** Free all unused and dropped memory. The threads have ended. */
 void rung__feed_free_all(struct rung_loader *loader);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes for memory: decided from the topology and the free memory of each node, for rows, frames,
- * and the slots of each file.
+ * Choosing the nodes of memory: of rows, frames, and the slots of each file, from the topology and
+ * the free memory of each node.
  *
  * The nodes of the readers share evenly, in blocks, so that no single memory controller or link
- * between sockets serves all reads; when one of them is full, the others continue. The rest, the
- * coldest rows, goes to the next nearest node, then to the next. Distances are those of the
- * firmware; without them all other nodes are equally far, and lower numbers come first.
+ * between sockets serves all reads; when one of them is full, the others continue to share. The
+ * rest, the coldest rows, goes to the next nearest node, then to the next. Distances are those of
+ * the firmware; without them all other nodes are equally far, and lower numbers come first.
  */
 #include <string.h>
 
@@ -103,7 +103,7 @@ struct choice {
 	uint32_t budget_idx; /* position in budgets */
 };
 
-/* Nodes of readers first, those with more room before others; then by distance. */
+/* Nodes of readers first, those with more available memory first; then by distance. */
 static bool comes_before(const struct choice *a, const struct choice *b)
 {
 	if (a->far != b->far)
@@ -187,8 +187,8 @@ void rung__placement_decide(struct rung__node_budgets *budgets, const struct run
 	near_count = sort_choices(budgets, near, choices);
 	for (uint32_t i = 0; i < budgets->count; i++)
 		placement.nodes[i] = choices[i].node;
-	/* Nodes of readers share evenly until the one with the least room is full; then the others
-	 * continue without it. */
+	/* Nodes of readers share evenly until the one with the least available memory is full; then
+	 * the others continue without it. */
 	for (sharing = near_count; sharing > 0 && left > 0; sharing--) {
 		uint64_t more = (choices[sharing - 1].available - filled) * sharing;
 
@@ -282,8 +282,7 @@ void rung__placement_set_decide_slots(struct rung__placement_set *placements,
 			continue;
 		rung__nodes_add(&near, (uint32_t)placements->drives[f]);
 		rung__placement_decide(budgets, &near, sizes->slots_bytes, &placement);
-		/* slots of a file are not divided: all go to the node on which the last of them
-		 * fit */
+		/* slots of a file are not divided: all go to the node that got the last of them */
 		if (placement.part_count > 0)
 			placements->slots[f] =
 				(int32_t)placement.nodes[placement.parts[placement.part_count - 1]

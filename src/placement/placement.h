@@ -5,33 +5,34 @@
  * Three steps, each tested separately. The placement is *decided* before anything is allocated,
  * from the topology and the free memory of each node: memory that is read most goes to the nodes of
  * its readers, and the rest to the next nearest ones (placement.c; it queries the machine through
- * placement_machine.c). The decision is *applied* before the first touch, and the
- * pages are touched at once, so that the free memory is used before others take it
- * (placement_memory.c). Then the location of the pages is queried, because nothing else shows it,
- * and *reported* (placement_report.c).
+ * placement_machine.c). The decision is *applied* before the first touch, and the pages are touched
+ * at once, so that the free memory is used before others take it (placement_memory.c). Then the
+ * location of the pages is queried and *reported* (placement_report.c), because nothing else shows
+ * it.
  *
  * The kernel does not refuse a bound page that does not fit on its node: it kills the process.
  * Therefore rung__placement_check() runs before the first touch.
  *
  * Readers are the GPUs whose node is known, otherwise the CPUs that the process may run on. So
- * `numactl --cpunodebind`, which leaves the CPUs of one node, moves the rows there. Slots and
- * frames are near their drives. With a profile and readers on several nodes, plan_interleave.c
+ * numactl --cpunodebind, which leaves only the CPUs of one node, moves the rows to that node. Slots
+ * and frames are near their drives. With a profile and readers on several nodes, plan_interleave.c
  * compares nearest first with a share on each node. Rows exist once: the gather has one view of
  * them.
  *
  * Memory is bound, not preferred. With a preferred node the kernel uses other nodes as soon as the
- * node's free pages end, before it drops a page of its caches. So the plan leaves a sixteenth of
- * each node free, at most 1 GiB, of which a quarter must still be free at open.
+ * node's free pages end, before it drops a page of its caches. Bound memory cannot overflow to
+ * another node, so the plan leaves a sixteenth of each node free, at most 1 GiB, of which a quarter
+ * must still be free at open.
  *
  * Available memory is unused memory and file pages, on the nodes that cpuset and policy allow. In a
  * control group file pages count as free as well. A GPU's memory is used only if it is named.
  *
  * Blocks are 2 MiB, and larger if a part would have more than 8192: each is a mapping, of which a
- * process may have 65530. With one node, all this costs only the reading of /sys in
- * rung_plan_create().
+ * process may have 65530. With one node, the only cost of all this is that rung_plan_create() reads
+ * /sys.
  *
- * Shared memory has its policy in the memfd, so every process that maps it has the policy. An
- * attacher queries the pages and places its own slots. move_pages reports only pages that the
+ * The policy of shared memory is stored with the memfd, so it holds for every process that maps it.
+ * An attacher queries the pages and places its own slots. move_pages reports only pages that the
  * calling process has used, so they are read first. Huge pages are requested everywhere (madvise);
  * /proc/self/smaps shows what was granted, for anonymous and shared memory and without privileges.
  *
@@ -51,8 +52,8 @@
 
 /** Memory from one border to the next, on one node or in blocks on several nodes in turn. */
 struct rung__placement_part {
-	uint64_t bytes;       /* a multiple of RUNG__BORDER_BYTES, except for the last part */
-	uint64_t block_bytes; /* a multiple as well; with one node it equals bytes */
+	uint64_t bytes;       /* a multiple of RUNG__BORDER_BYTES, except in the last part */
+	uint64_t block_bytes; /* also such a multiple; with one node it equals bytes */
 	uint32_t node_first;  /* position in placement.nodes */
 	uint32_t node_count;
 };
@@ -64,9 +65,9 @@ struct rung__placement {
 	struct rung__placement_part parts[RUNG__PLACEMENT_NODES_MAX];
 };
 
-/** The nodes for all memory of a plan, in plain numbers too. */
+/** The nodes for all memory of a plan, also in plain numbers. */
 struct rung__placement_set {
-	/* why everything is left to the kernel; "" if it is not */
+	/* why everything is left to the kernel; "" if memory is placed */
 	char why[RUNG__PLACEMENT_WHY_BYTES];
 	uint32_t off;                  /* nonzero: placement was disabled by the caller */
 	int32_t requested_node;        /* node for all memory, as requested; -1: not requested */
@@ -127,11 +128,11 @@ void rung__node_budgets_find(const struct rung_topology *topology, const struct 
 uint64_t rung__node_budgets_sum(const struct rung__node_budgets *budgets);
 
 /**
- * Place memory whose beginning is read most, and subtract it from `budgets`. It is dealt in blocks
- * to the nodes in `near`, as long as they have available memory. The rest goes to one node after
- * the other, the nearest to any of `near` first. Memory that fits nowhere is added to the first
- * part, and rung__placement_check() will refuse it. Without any available memory nothing is
- * decided.
+ * Place memory that is read most at its beginning, and subtract it from `budgets`. It is
+ * distributed in blocks over the nodes in `near`, as long as they have available memory. The rest
+ * goes to the other nodes, one after the other, in the order of their distance from `near`. Memory
+ * that fits nowhere is added to the first part, and rung__placement_check() will refuse it. Without
+ * any available memory nothing is decided.
  */
 void rung__placement_decide(struct rung__node_budgets *budgets, const struct rung__nodes *near,
                             uint64_t bytes, struct rung__placement *place_out);
@@ -150,7 +151,7 @@ bool rung__placement_ok(const struct rung__placement *placement, uint64_t bytes)
 
 /* ---- the placements of a plan or a store ---- */
 
-/** Sizes of host memory that is placed. */
+/** Sizes of the host memory that is placed. */
 struct rung__placement_sizes {
 	uint64_t rank_first, row_count, row_stride; /* the host tier */
 	uint64_t slots_bytes;                       /* staging slots of each features file */
@@ -184,7 +185,7 @@ enum rung__policy {
 enum rung__policy rung__placement_policy(struct rung__nodes *only_out);
 
 /**
- * Load the topology if there is anything to place; otherwise placements->why has the reason, and
+ * Load the topology if there is anything to place. Otherwise placements->why has the reason, and
  * *topology_out is NULL.
  * @param only  storage for the nodes that the process is bound to
  * @param only_out  points to it, or NULL without such a binding
@@ -196,7 +197,7 @@ int rung__placement_set_begin(struct rung__placement_set *placements, struct run
 
 /* ---- apply (placement_memory.c) ---- */
 
-/** Memory that will be bound, by node. */
+/** The amount of memory that will be bound, by node. */
 struct rung__node_needs {
 	struct {
 		uint32_t node;

@@ -15,8 +15,9 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
-#define TOUCH_BYTES (64ull << 20) /* touched by a thread at a time */
-#define CHECK_SHARE 4u /* fraction of the reserve that must still be free: some was used since */
+#define TOUCH_BYTES (64ull << 20) /* touched by one thread at a time */
+/* 1/4 of the reserve must still be free: some of it has been used since the plan was created */
+#define CHECK_SHARE 4u
 
 /* ---- before the first touch ---- */
 
@@ -74,7 +75,7 @@ int rung__placement_check(const struct rung_topology *topology,
 			return rung__fail(
 				RUNG_E_NOMEM,
 				"NUMA node %" PRIu32 ": %" PRIu64
-				" bytes of host memory are planned here, %" PRIu64
+				" bytes of host memory are planned here, but %" PRIu64
 				" are free; free memory on this node, set a smaller host budget, "
 				"or plan again with other nodes (NUMA node auto or interleave)",
 				needs->list[n].node, wanted, available);
@@ -135,8 +136,8 @@ int rung__placement_bind(void *memory, const struct rung__placement *placement)
 	return 0;
 }
 
-/* Touch pages in one call, or by writing each page on kernels before 5.14. Writing a byte to itself
- * keeps the content. */
+/* Touch pages in one call, or by writing each page on kernels before 5.14. Writing a byte's own
+ * value back keeps the content. */
 static void touch(unsigned char *memory, uint64_t bytes)
 {
 	if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0)

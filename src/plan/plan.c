@@ -27,21 +27,21 @@
 #define SLOT_COUNT_MIN 4u  /* fewer cannot overlap reads with copies */
 /* the slots take at most this part of the budget, unless the minimum is more */
 #define SLOT_SHARE 8u
-/* or this part, with fewer and larger slots: on a small graph, reads that serve many rows save more
- * than cached rows do */
+/* or at most this part, with fewer and larger slots: on a small graph, reads that serve many rows
+ * save more time than cached rows do */
 #define SLOT_SHARE_MAX 2u
 /* line of the graph's arrays, the unit in which kernels read them */
 #define LINE_BYTES          128u
 #define QUEUE_DEPTH_DEFAULT 64u
-#define SLOTS_OF_CPU        2u /* per read in flight: one is read into, one is copied from */
-/* per read in flight: slots wait for a kernel that copies many at once */
+#define SLOTS_OF_CPU        2u /* slots per read in flight: one is read into, one is copied from */
+/* slots per read in flight: they wait for a kernel that copies many at once */
 #define SLOTS_OF_GPU 16u
 
 /*
  * Choose size and number of the staging slots. They are large enough for several rows per read, if
- * the budget then still allows one slot for each read in flight; otherwise each holds one row. In
- * slots of one page no rows share a read, which cost three times the reads on ogbn-arxiv with 5 %
- * of its rows in memory. The map of rows staged in place is subtracted first, because the store
+ * the budget then still allows one slot for each read in flight; otherwise each holds one row. With
+ * slots of one page no rows share a read: on ogbn-arxiv, with 5 % of its rows in memory, that took
+ * three times as many reads. The map of rows staged in place is subtracted first, because the store
  * cannot read without it.
  */
 static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
@@ -64,8 +64,7 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 			break;
 		}
 	}
-	/* fewer than the minimum cannot overlap; more would stay empty while they take memory from
-	 * rows */
+	/* fewer than the minimum cannot overlap; more would stay empty but take memory from rows */
 	count = RUNG__MIN(
 		RUNG__MAX(count, SLOT_COUNT_MIN),
 		depth * (plan->device.device == RUNG_DEVICE_CPU ? SLOTS_OF_CPU : SLOTS_OF_GPU));
@@ -126,7 +125,8 @@ static void choose_cache(struct rung_plan *plan, uint64_t bytes, uint64_t first)
 	};
 }
 
-/* A share of 1 or more is exactly the whole: as a double it could be rounded above it. */
+/* A share of 1 or more is exactly the whole: computed as a double it could be rounded to more than
+ * the whole. */
 static uint64_t share_of(uint64_t whole, double share)
 {
 	return share >= 1 ? whole : (uint64_t)((double)whole * share);
@@ -159,8 +159,7 @@ static uint64_t give_ranks(struct rung_plan *plan, enum rung__tier_id tier, uint
 
 /*
  * Place the same share of the graph and of the rows on the GPUs. Hot vertices come first in both,
- * so both borders are then at the same vertex. The lines of each array are interleaved over the
- * GPUs.
+ * so both borders are at the same vertex. The lines of each array are interleaved over the GPUs.
  * @return bytes on each GPU
  */
 static uint64_t place_graph(struct rung_plan *plan, uint64_t gpu_bytes)
@@ -181,7 +180,7 @@ static uint64_t place_graph(struct rung_plan *plan, uint64_t gpu_bytes)
 }
 
 /*
- * Spend the budget of the GPUs. The map of ids may use half of it; then comes the graph, then rows
+ * Spend the budget of the GPUs. The map of ids can use half of it; then comes the graph, then rows
  * that are replicated on the gathering GPU, then rows that are interleaved over all GPUs.
  * @param gpu_bytes  of each GPU, may be RUNG_BYTES_MAX
  * @return the number of rows on GPUs
@@ -230,7 +229,7 @@ static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *op
 		                  " bytes of the graph that are not on "
 		                  "a GPU; give more, or sample on the CPU",
 		                  budget, graph_bytes);
-	/* RUNG_BYTES_MAX is not a size: nothing can be subtracted from it */
+	/* RUNG_BYTES_MAX means no limit, so nothing can be subtracted from it */
 	budget -= budget == RUNG_BYTES_MAX ? 0 : graph_bytes;
 	/* no overflow: at most the size of the features, which was checked */
 	if (host_rows * plan->row_stride > budget) {
@@ -286,10 +285,10 @@ static int learn_features(const struct rung_dataset *ds, const struct rung_topol
 	plan->data_offset = features.layout.data_offset;
 	plan->file_count = (uint32_t)features.layout.file_count;
 	plan->block_rows = features.layout.block_rows;
-	/* no overflow: the size of a file */
+	/* no overflow: the sum is the size of a file */
 	plan->vertices_bytes = plan->vertex_count * features.layout.vertex_bytes;
 	for (uint32_t f = 0; f < plan->file_count && rc == 0; f++) {
-		/* one rule for the reads of all files: the largest alignment suits each of them */
+		/* one rule for the reads of all files: the largest alignment suits every file */
 		plan->sector_bytes =
 			RUNG__MAX(plan->sector_bytes, rung__dio_align(features.files[f].fd));
 		name_drive(features.files[f].fd, plan->drive_names[f]);
@@ -364,9 +363,9 @@ static int check_opts(const struct rung_plan_opts *opts)
 }
 
 /*
- * The order of the steps: the topology gives the nodes of the drives; the profile's choice needs
- * the drives and the device; the slots need the chosen queue depth; and memory is placed on nodes
- * last, when all sizes are known.
+ * The order of the steps is fixed: the topology gives the nodes of the drives; the profile's choice
+ * needs the drives and the device; the slots need the chosen queue depth; and memory is placed on
+ * nodes last, when all sizes are known.
  */
 int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *user_opts,
                      struct rung_plan **plan_out)

@@ -59,7 +59,7 @@ struct rung_plan {
 	struct rung__placement interleavings[2];
 	/* 2 if rung_plan_forecast() is to select the faster one; else 0 */
 	uint32_t interleaving_count;
-	bool interleave_requested; /* the caller requested interleaving, so no choice is left */
+	bool interleave_requested; /* the caller requested interleaving, so there is no choice */
 	struct rung_placement *placement_list; /* [placement_count] */
 	size_t placement_count;
 };
@@ -109,8 +109,8 @@ struct rung__interleave {
 double rung__interleave_ns(const struct rung_plan *plan, const struct rung_profile *profile,
                            const struct rung__interleave *rows, double cpu_ns, uint32_t threads);
 
-/** Write to tuning->interleaved_why the reason for the present placement, as long as no seconds
- * were predicted. */
+/** Write to tuning->interleaved_why the reason for the present placement, as long as no times have
+ * been predicted. */
 void rung__interleave_explain(const struct rung_plan *plan, struct rung_tuning *tuning);
 
 /**

@@ -4,14 +4,15 @@
  * that a user sees the measurements that led to it.
  *
  * Reads in flight: by Little's law a drive that completes X reads per second with latency L has X
- * times L of them in flight. With fewer reads the drive idles, with more they queue. The knee of
- * the curve is chosen: the smallest depth that reaches nearly the highest rate. It is that of reads
- * of one row; longer reads, of several rows, saturate the drive at smaller depths.
+ * times L of them in flight. With fewer reads the drive idles; with more, reads queue. The knee of
+ * the curve is chosen: the smallest depth that reaches nearly the highest rate. The curve is that
+ * of reads of one row, because longer reads, of several rows, saturate the drive at smaller depths.
  *
  * The gap: two rows in one read cost the bytes between them, two reads cost the fixed cost of one
- * more read. In a long read a byte takes 1 / B, where B is the highest measured bandwidth, so a gap
- * is worth reading up to (time of a read of one row) * B minus the bytes of the row. Then no merged
- * read takes longer than separate reads of its rows, however many rows and gaps it has.
+ * more read. In a long read a byte takes 1 / B, where B is the highest measured bandwidth. So a gap
+ * is worth reading if it has at most (time of a read of one row) * B minus the bytes of the row.
+ * Then no merged read takes longer than separate reads of its rows, however many rows and gaps it
+ * has.
  *
  * Threads: the number of cores that reach the rate of all cores, if each works at the rate of a
  * single core. Beyond that, memory is saturated.
@@ -23,8 +24,9 @@
 #include "plan/profile_rates.h"
 #include "rung/store.h"
 
-#define NEARLY        0.95   /* this share of the highest rate counts as reaching it */
-#define GAP_BYTES_MAX 65536u /* as in io/engine/merge_gap.c, which measures the gap at open */
+#define NEARLY 0.95 /* this share of the highest rate counts as reaching it */
+/* the same limit as in io/engine/merge_gap.c, which measures the gap at open */
+#define GAP_BYTES_MAX 65536u
 
 /* ---- drives ---- */
 
@@ -103,7 +105,7 @@ static uint32_t knee(const struct rung__drive_reads *reads, uint64_t bytes, doub
 static void choose_depth(const struct rung_plan *plan, const struct rung_profile *profile,
                          uint64_t read_bytes, struct rung_tuning *tuning)
 {
-	/* one depth for all files: that of the drive that needs the most */
+	/* one depth for all files: that of the drive that needs the largest */
 	for (uint32_t file = 0; file < plan->file_count; file++) {
 		const struct rung__drive_reads reads =
 			rung__drive_reads(profile, tuning->drive_idx[file]);
@@ -130,7 +132,7 @@ static void choose_merge_gap(const struct rung_plan *plan, const struct rung_pro
 	double gap = GAP_BYTES_MAX;
 	uint64_t bytes;
 
-	/* one gap for all files: that of the drive that gains the least */
+	/* one gap for all files: that of the drive for which merging gains the least */
 	for (uint32_t file = 0; file < plan->file_count; file++) {
 		const struct rung__drive_reads reads =
 			rung__drive_reads(profile, tuning->drive_idx[file]);
@@ -145,7 +147,7 @@ static void choose_merge_gap(const struct rung_plan *plan, const struct rung_pro
 		}
 		if (file > 0 && read_ns / byte_ns - (double)read_bytes >= gap)
 			continue;
-		/* not below 0: reads of one row may already reach the highest bandwidth */
+		/* never below 0: reads of one row may already reach the highest bandwidth */
 		gap = RUNG__MAX(read_ns / byte_ns - (double)read_bytes, 0);
 		snprintf(tuning->merge_gap_why, RUNG_WHY_BYTES,
 		         "another read of %" PRIu64
@@ -161,7 +163,7 @@ static void choose_merge_gap(const struct rung_plan *plan, const struct rung_pro
 
 /* ---- threads that gather ---- */
 
-/* Threads that saturate the memory of one node. The reason has the rates of the first node.
+/* Threads that saturate the memory of one node. The reason quotes the rates of the first node.
  * @return 0: the node was not measured with one core and with all cores */
 static uint32_t threads_of(const struct rung_profile *profile, uint32_t node, uint64_t row_bytes,
                            struct rung_tuning *tuning)
@@ -217,7 +219,7 @@ void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *
                        struct rung_tuning *tuning_out)
 {
 	const uint64_t read_bytes =
-		/* a read of one row has whole sectors */
+		/* a read of one row consists of whole sectors */
 		rung__align_up(plan->row_bytes, RUNG__MAX(plan->sector_bytes, 1u));
 
 	*tuning_out = (struct rung_tuning){ .drive_count = 0 };

@@ -10,7 +10,7 @@
 
 #include "plan/plan.h"
 
-#define SPARE_BYTES (1ull << 30) /* left for training if the caller does not set a GPU budget */
+#define SPARE_BYTES (1ull << 30) /* left for training unless the caller sets a GPU budget */
 
 /* The GPUs that were requested, or the calling thread's current GPU. They are not checked yet. */
 static int choose_gpus(struct rung_plan *plan, const struct rung__device_ops *ops,
@@ -35,8 +35,8 @@ static int choose_gpus(struct rung_plan *plan, const struct rung__device_ops *op
 
 /*
  * Keep only the first GPU if one GPU cannot read the memory of another. Shared rows are interleaved
- * over all GPUs, and every GPU that gathers reads from all of them, so one pair without a link is
- * enough.
+ * over all GPUs, and every GPU that gathers reads from all of them, so one pair without a link
+ * rules out sharing.
  */
 static int fold_without_link(struct rung_plan *plan, const struct rung__device_ops *ops)
 {

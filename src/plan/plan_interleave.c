@@ -19,7 +19,7 @@
 
 /*
  * Nanoseconds per row for a pair of nodes. A pair that was not measured gets the best measured
- * rate, because no rates are invented.
+ * rate, so that every rate was measured.
  * @return 0: no pair was measured with these cores
  */
 static double row_ns(const struct rung_profile *profile, enum rung__cores cores, uint32_t cpu_node,
@@ -30,8 +30,8 @@ static double row_ns(const struct rung_profile *profile, enum rung__cores cores,
 	return ns > 0 ? ns : rung__row_ns_near(profile, cores, row_bytes, NULL);
 }
 
-/* Nanoseconds per row at the highest rate measured for a node's memory: by its own cores or, if it
- * has none, by the fastest ones. */
+/* Nanoseconds per row at the highest rate measured for a node's memory: by its own cores or, if the
+ * node has no cores, by the fastest ones. */
 static double memory_ns(const struct rung_plan *plan, const struct rung_profile *profile,
                         uint32_t memory_node)
 {
@@ -60,8 +60,8 @@ static uint32_t count_nodes(const struct rung__nodes *nodes)
 }
 
 /*
- * Add the rows of one node, which all readers request equally often.
- * @param one  increased by the time of one thread for all of them
+ * Add the time of the rows on one node, which all readers request equally often.
+ * @param one  increased by the time of one thread for all these rows
  * @param all  raised to the lower limit for many threads
  */
 static void add_node(const struct rung_plan *plan, const struct rung_profile *profile,
@@ -103,7 +103,7 @@ double rung__interleave_ns(const struct rung_plan *plan, const struct rung_profi
 
 /* ---- the choice ---- */
 
-/* Bytes of a placement on the nodes of the readers, for the reason. */
+/* Bytes of a placement that are on the nodes of the readers, for the text of the reason. */
 static uint64_t bytes_near(const struct rung_plan *plan, const struct rung__placement *placement)
 {
 	uint64_t bytes = 0;

@@ -28,7 +28,8 @@ int rung__plan_interleave(struct rung_plan *plan, unsigned idx)
 	int rc;
 
 	plan->placements.host = plan->interleavings[idx];
-	/* the list is built from the set, so the set is changed first, and restored on failure */
+	/* the list is built from the set, so the set is changed first, and restored after a
+	 * failure */
 	rc = rung__placement_set_list(&plan->placements, &sizes, &list, &count);
 	if (rc < 0) {
 		plan->placements.host = before;

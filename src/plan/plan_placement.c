@@ -48,7 +48,7 @@ int rung__plan_inspect_machine(struct rung_plan *plan, const struct rung_plan_op
 	if (rc == 0 && *topology_out && opts->numa == RUNG_NUMA_NODE)
 		rc = check_node(*topology_out, opts->numa_node);
 	/* as if the process were bound to it: the default budget is then half of the memory of this
-	 * node alone */
+	 * node only */
 	if (opts->numa == RUNG_NUMA_NODE) {
 		rung__nodes_add(&plan->bound, opts->numa_node);
 		plan->only = &plan->bound;
@@ -118,8 +118,8 @@ static void keep_interleavings(struct rung_plan *plan, const struct rung__node_b
 	plan->interleaving_count = 2;
 }
 
-/* Place the rows of the host tier, as the last memory: `budgets` is the rest after slots and
- * frames. */
+/* Place the rows of the host tier. They come last: `budgets` is the memory that is left after slots
+ * and frames. */
 static int place_rows(struct rung_plan *plan, const struct rung_plan_opts *opts,
                       const struct rung__placement_sizes *sizes, struct rung__node_budgets *budgets)
 {

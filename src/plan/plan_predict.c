@@ -152,7 +152,7 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc,
 		                  seed_count, batch_size);
 	if (csc->vertex_count != plan->vertex_count)
 		return rung__fail(RUNG_E_INVAL,
-		                  "the graph has %" PRIu64 " vertices, the plan %" PRIu64
+		                  "the graph has %" PRIu64 " vertices, but the plan has %" PRIu64
 		                  "; give the dataset's own graph",
 		                  csc->vertex_count, plan->vertex_count);
 	/* the last batch of an epoch may be smaller */

@@ -2,8 +2,8 @@
 /**
  * Interpolated rates of a machine profile, used to choose settings and to predict times.
  *
- * All functions return nanoseconds rather than rates, because times of parts of a batch are added.
- * They only read the profile, so any thread may call them.
+ * All functions return nanoseconds rather than rates, because the times of the parts of a batch are
+ * added. They only read the profile, so any thread may call them.
  */
 #ifndef RUNG_PROFILE_RATES_H
 #define RUNG_PROFILE_RATES_H
@@ -36,7 +36,7 @@ double rung__row_ns(const struct rung_profile *profile, enum rung__cores cores, 
                     uint32_t memory_node, uint64_t row_bytes);
 
 /**
- * The same for a node's own memory, for the fastest node.
+ * The same for the fastest node, with rows in its own memory.
  * @param node_out  its number; may be NULL
  * @return 0: no node was measured
  */

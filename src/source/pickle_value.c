@@ -33,9 +33,9 @@ int rung__pickle_tuple(struct rung__pickle_machine *m, uint32_t count, uint32_t 
 		                            .number = m->pooled,
 		                            .length = count };
 
-	/* no overflow: `count` is at most 3, or was counted on the stack */
+	/* no overflow: `count` is at most 3, or is a number of values on the stack */
 	if (m->depth < count + marks)
-		return rung__pickle_refuse(m, "a tuple of values that are not there");
+		return rung__pickle_refuse(m, "a tuple of missing values");
 	if (RUNG__PICKLE_POOL_MAX - m->pooled < count)
 		return rung__pickle_refuse(m, "too many tuples");
 	/* entries of the pool are never freed: the memo may refer to a tuple until the file ends */
@@ -130,7 +130,7 @@ int rung__pickle_reduce(struct rung__pickle_machine *m)
 	else if (function.number == RUNG__PICKLE_ENCODE)
 		rc = make_bytes(m, args, &result);
 	else if (function.number == RUNG__PICKLE_EMPTY_BYTES && args.length == 0)
-		/* no bytes, but a pointer into the file, as others have */
+		/* no bytes, but text must point into the file as for other values */
 		result = (struct rung__pickle_value){ .kind = RUNG__PICKLE_BYTES, .text = m->at };
 	else
 		rc = rung__pickle_refuse(m, "a call of something that is not a function");
@@ -169,15 +169,15 @@ int rung__pickle_build(struct rung__pickle_machine *m)
 					state = rung__pickle_top(m, 0);
 	int rc = 0;
 
-	/* "|": the type has single bytes, which have no order */
+	/* "|" is for types of one byte, which have no byte order */
 	if (object.kind == RUNG__PICKLE_DTYPE && !is_text(entry(m, state, 1), "<") &&
 	    !is_text(entry(m, state, 1), "|"))
 		return rung__pickle_refuse(m, "a dtype that is not little-endian");
 	if (object.kind == RUNG__PICKLE_ARRAY)
 		rc = build_array(m, &m->arrays[object.number], state);
 	else if (object.kind != RUNG__PICKLE_DTYPE)
-		return rung__pickle_refuse(m, "a state for a value that has none");
-	m->depth--; /* the object stays */
+		return rung__pickle_refuse(m, "a state for a value that accepts none");
+	m->depth--; /* the object stays on the stack */
 	return rc;
 }
 

@@ -14,26 +14,27 @@
 #include "base/base.h"
 #include "source/state.h"
 
-#define READ_BYTES (1u << 16) /* of one call of zlib */
-#define GZIP_BYTES (1u << 17) /* memory that zlib uses, at most */
+#define READ_BYTES (1u << 16) /* bytes of one call of zlib */
+#define GZIP_BYTES (1u << 17) /* upper bound of the memory that zlib uses */
 
 struct text {
-	pthread_mutex_t lock; /* for a whole read: the file has one position */
-	gzFile file;          /* reads plain files as well; NULL: not open yet */
-	const char *path;     /* the source's */
-	uint64_t count;       /* ids that were in the file when it was opened */
-	uint64_t row;         /* ids parsed since the start of the file */
-	uint64_t last;        /* the last of them */
-	unsigned used, at;    /* bytes in the buffer, and those of them that were parsed */
+	pthread_mutex_t lock; /* held for a whole read, because the file has only one position */
+	/* zlib's handle, which reads plain files as well; NULL: not open yet */
+	gzFile file;
+	const char *path;  /* the source's */
+	uint64_t count;    /* number of ids that the file had when it was opened */
+	uint64_t row;      /* number of ids parsed since the start of the file */
+	uint64_t last;     /* the id that was parsed last */
+	unsigned used, at; /* bytes in the buffer, and how many of them were parsed */
 	unsigned char buffer[READ_BYTES];
 };
 
 /* State of the parser inside of a line. */
 struct line {
-	uint64_t value; /* of the digits so far */
-	bool digits;    /* there is at least one */
-	bool returned;  /* a carriage return follows them */
-	bool ended;     /* by a line feed */
+	uint64_t value; /* value of the digits so far */
+	bool digits;    /* there is at least one digit */
+	bool returned;  /* a carriage return follows the digits */
+	bool ended;     /* the line has ended with a line feed */
 };
 
 static int bad_line(const struct text *text, const char *what)
@@ -44,26 +45,26 @@ static int bad_line(const struct text *text, const char *what)
 	                  text->path, text->row + 1, what);
 }
 
-/* One byte of a line: DIGITS [CR] LF. Blank lines are refused, because they would shift all rows
- * after them. */
+/* Parse one byte of a line: DIGITS [CR] LF. Blank lines are refused, because they would shift all
+ * rows after them. */
 static int read_char(const struct text *text, struct line *line, unsigned char c)
 {
 	if (c == '\n') {
 		line->ended = true;
-		return line->digits ? 0 : bad_line(text, "holds no id");
+		return line->digits ? 0 : bad_line(text, "has no id");
 	}
 	/* after CR only LF may follow */
 	if (line->returned || (c == '\r' && !line->digits))
-		return bad_line(text, "holds a carriage return that ends no id");
+		return bad_line(text, "has a carriage return that does not end an id");
 	if (c == '\r') {
 		line->returned = true;
 		return 0;
 	}
 	if (c < '0' || c > '9')
-		return bad_line(text, "holds more than the digits of an id");
+		return bad_line(text, "has characters other than the digits of an id");
 	if (!rung__mul(line->value, 10, &line->value) ||
 	    !rung__add(line->value, c - '0', &line->value) || line->value > INT64_MAX)
-		return bad_line(text, "holds an id of more than 63 bits");
+		return bad_line(text, "has an id of more than 63 bits");
 	line->digits = true;
 	return 0;
 }
@@ -79,7 +80,7 @@ static int read_failed(const struct text *text)
 	if (code == Z_ERRNO)
 		return rung__fail_errno(errno, "%s: cannot be read", text->path);
 	return rung__fail(RUNG_E_FORMAT, "%s: cannot be inflated: %s; copy it again", text->path,
-	                  code == Z_BUF_ERROR ? "it is cut short" : what);
+	                  code == Z_BUF_ERROR ? "it is truncated" : what);
 }
 
 /* Refill the buffer, which is empty. At the end of the file it stays empty. */
@@ -91,12 +92,12 @@ static int fill(struct text *text)
 	text->used = got > 0 ? (unsigned)got : 0;
 	if (got > 0)
 		return 0;
-	gzerror(text->file, &code); /* without this, a truncated file would look complete */
+	gzerror(text->file, &code); /* without this check, a truncated file would look complete */
 	return got < 0 || code != Z_OK ? read_failed(text) : 0;
 }
 
-/* Parse the next line into text->last. The last line may lack its line feed. @param there_out
- * false: the file ends */
+/* Parse the next line into text->last. The last line may lack its line feed. @param there_out false
+ * if the file has ended */
 static int next_id(struct text *text, bool *there_out)
 {
 	struct line line = { .value = 0 };
@@ -125,11 +126,12 @@ static int rewind_text(struct text *text)
 	return 0;
 }
 
-/* Parse until text->last is id number `row`. It may be already: reads may end inside of an id. */
+/* Parse until text->last is id number `row`. It may be that id already, because a read can end
+ * inside an id. */
 static int go_to(struct text *text, uint64_t row)
 {
 	bool there = true;
-	/* row + 1 == text->row: the id is in text->last */
+	/* if row + 1 == text->row, the id is in text->last */
 	int rc = row + 1 < text->row ? rewind_text(text) : 0;
 
 	while (rc == 0 && there && text->row <= row)
@@ -142,7 +144,7 @@ static int go_to(struct text *text, uint64_t row)
 	return rc;
 }
 
-/* Bytes of the array of int64, which may begin and end inside of an id. */
+/* Read bytes of the array of int64. They can begin and end inside an id. */
 static int read_text(void *stream, uint64_t first, uint64_t count, unsigned char *to)
 {
 	struct text *text = stream;
@@ -220,7 +222,7 @@ int rung__source_open_text(struct rung_source *src)
 		return rung__fail(RUNG_E_NOMEM, "%s", src->path);
 	pthread_mutex_init(&text->lock, NULL);
 	text->path = src->path;
-	/* the source owns it from here on, and closes it if this fails */
+	/* the source owns the stream from here on, and closes it if this function fails */
 	src->stream = text;
 	src->stream_ops = &text_ops;
 	rc = open_file(src, text);

@@ -15,7 +15,7 @@
 
 #include "store/store.h"
 
-/* The sizes of the memory that is placed, for this store's shape. */
+/* Compute the sizes of the memory that is placed, from the store's shape. */
 static struct rung__placement_sizes sizes_of(const struct rung_store *store)
 {
 	const struct rung__shape *shape = &store->shape;
@@ -44,7 +44,7 @@ static int decide_slots(struct rung_store *store, const struct rung__placement_s
                         const struct rung__nodes *only)
 {
 	struct rung__placement_set *placements = &store->shape.placements;
-	struct rung__node_budgets budgets; /* memory that each node can still provide */
+	struct rung__node_budgets budgets; /* memory that each node still has available */
 
 	for (uint32_t f = 0; f < sizes->file_count; f++) {
 		int rc = rung__placement_drive(store->topology, store->features.files[f].fd,
@@ -97,7 +97,7 @@ static void add_demand(const struct rung_store *store, const struct rung__placem
 			                   &placement);
 		rung__node_needs_add(needs, &placement);
 	}
-	if (store->attached) /* frames and rows exist already */
+	if (store->attached) /* an attached store's frames and rows exist already */
 		return;
 	rung__node_needs_add(needs, &placements->frames);
 	rung__node_needs_add(needs, &placements->host);
@@ -115,8 +115,8 @@ static int check_all(const struct rung_store *store, const struct rung__placemen
 	if (available > 0 && wanted > available) /* 0: unknown */
 		return rung__fail(
 			RUNG_E_NOMEM,
-			"store: %" PRIu64 " bytes of host memory needed, %" PRIu64
-			" available (machine, control groups); give a smaller host budget",
+			"store: %" PRIu64 " bytes of host memory are needed, but %" PRIu64
+			" are available (machine, control groups); give a smaller host budget",
 			wanted, available);
 	return 0;
 }
@@ -181,13 +181,13 @@ void rung__store_bind_pool(struct rung_store *store)
 
 /* ---- the result ---- */
 
-/* NaN: nothing is known, which is not the same as 0. */
+/* NaN means that the share is unknown, which is not the same as 0. */
 static double share(uint64_t part, uint64_t whole)
 {
 	return whole ? (double)part / (double)whole : (double)NAN;
 }
 
-/* The reason why memory has no node. */
+/* Set the reason why memory has no node. */
 static const char *why_unplaced(const struct rung_store *store)
 {
 	return store->shape.placements.why[0] ? store->shape.placements.why

@@ -35,9 +35,10 @@ int rung__sys_begin(struct rung__sys *sys, const char *root, struct rung__arena 
 	if (!realpath(*root ? root : "/", sys->home))
 		return rung__fail_errno(errno, "%s", *root ? root : "/");
 	if (stat(sys->home, &stat_of) == 0 && !S_ISDIR(stat_of.st_mode))
-		return rung__fail(RUNG_E_NOENT,
-		                  "%s: not a folder; give one with sys/ and proc/ of a machine",
-		                  root);
+		return rung__fail(
+			RUNG_E_NOENT,
+			"%s: not a folder; give one that contains sys/ and proc/ of a machine",
+			root);
 	if (strcmp(sys->home, "/") == 0)
 		/* so that "/sys/" can be appended to "/" as to any other root */
 		sys->home[0] = 0;

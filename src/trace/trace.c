@@ -83,7 +83,8 @@ int rung_trace_add(struct rung_trace *trace, const uint64_t *rows, uint64_t row_
 		if (rows[i] >= trace->opts.vertex_count)
 			return rung__fail(RUNG_E_RANGE,
 			                  "trace: request %" PRIu64
-			                  " of a batch is for row %" PRIu64 ", not below %" PRIu64,
+			                  " of a batch is for row %" PRIu64
+			                  ", not below the row count %" PRIu64,
 			                  i, rows[i], trace->opts.vertex_count);
 	}
 	rc = reserve(trace, kept);
@@ -118,10 +119,11 @@ int rung__trace_check_sizes(const struct rung_trace *trace, const uint64_t *size
 {
 	for (uint32_t s = 0; s < size_count; s++) {
 		if (sizes[s] > trace->opts.vertex_count || (s && sizes[s] < sizes[s - 1]))
-			return rung__fail(RUNG_E_INVAL,
-			                  "trace: size %" PRIu32 " is %" PRIu64
-			                  " rows; sizes must ascend, up to %" PRIu64,
-			                  s, sizes[s], trace->opts.vertex_count);
+			return rung__fail(
+				RUNG_E_INVAL,
+				"trace: sizes[%" PRIu32 "] is %" PRIu64
+				"; sizes must ascend, and not exceed the row count %" PRIu64,
+				s, sizes[s], trace->opts.vertex_count);
 	}
 	return 0;
 }

@@ -242,7 +242,7 @@ class Mag240M(Folder):
             self.assertTrue(all(math.isnan(label) for label in labels[self.papers:]))
             os.remove(os.path.join(self.root, place, "full_feat.npy"))
 
-    def test_a_single_list_of_test_papers_is_split_like_ogb(self):
+    def test_a_single_list_of_test_papers_is_split_as_by_ogb(self):
         self.make(None)
         for count in (0, 3, 4, 13):
             ids = self.draws.sample(range(self.papers), count)

@@ -145,7 +145,7 @@ Test(pickle, anything_but_a_dict_of_arrays_is_rejected_with_the_reason)
 	REFUSED("\x80\x02}X\xff\xff\xff\xff"
 	        "a",
 	        "the file ends");
-	REFUSED("\x80\x02\x86", "not there");
+	REFUSED("\x80\x02\x86", "a tuple of missing values");
 	REFUSED("\x80\x02t", "no mark");
 	REFUSED("\x80\x02}q\x05h\x06", "memo entry that was not written");
 	REFUSED("\x80\x02}r\xff\xff\xff\xff", "memo index out of range");

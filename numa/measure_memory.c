@@ -22,7 +22,7 @@ const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx)
 		return NULL;
 	if (!node->node->has_cpu)
 		return rung__measure_text(m, "node %" PRIu32 " has no CPUs", node->node->node);
-	return rung__measure_text(m, "this process may use no CPU of node %" PRIu32,
+	return rung__measure_text(m, "this process is not allowed to use any CPU of node %" PRIu32,
 	                          node->node->node);
 }
 
@@ -35,20 +35,20 @@ const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint6
 	if (!node->node->has_memory)
 		return rung__measure_text(m, "node %" PRIu32 " has no memory", node->node->node);
 	if (node->node->memory_allowed == 0)
-		return rung__measure_text(m,
-		                          "this process may not allocate memory on node %" PRIu32,
-		                          node->node->node);
+		return rung__measure_text(
+			m, "this process is not allowed to allocate memory on node %" PRIu32,
+			node->node->node);
 	for (size_t i = 0; i < m->node_count; i++)
 		with_memory += m->nodes[i].node->has_memory != 0;
 	/* With own cores the node does not need binding: the kernel places a page on the node of
 	 * the thread that touches it first. */
 	if (with_memory > 1 && node->core_count == 0 && !m->policy.can_bind)
-		return rung__measure_text(m, "memory cannot be put on node %" PRIu32 ": %s",
+		return rung__measure_text(m, "memory cannot be placed on node %" PRIu32 ": %s",
 		                          node->node->node, m->policy.bind_why);
 	if (bytes > available)
 		return rung__measure_text(m,
 		                          "%" PRIu64 " MiB do not fit into the %" PRIu64
-		                          " MiB that may be allocated on node %" PRIu32,
+		                          " MiB that can be allocated on node %" PRIu32,
 		                          bytes >> 20, available >> 20, node->node->node);
 	return NULL;
 }

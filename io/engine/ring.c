@@ -27,8 +27,10 @@ static const struct setup {
 } setups[] = {
 	{ IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL, "" },
 	{ IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SUBMIT_ALL,
-	  "this kernel has only IORING_SETUP_COOP_TASKRUN (Linux 6.1 has it)" },
-	{ 0, "this kernel has neither it nor IORING_SETUP_COOP_TASKRUN (Linux 6.1 has it)" },
+	  "this kernel has only IORING_SETUP_COOP_TASKRUN; IORING_SETUP_DEFER_TASKRUN needs Linux "
+	  "6.1" },
+	{ 0, "this kernel has no IORING_SETUP_COOP_TASKRUN; IORING_SETUP_DEFER_TASKRUN needs Linux "
+	     "6.1" },
 };
 
 /* Append a feature to the report. @param why "": the feature is in use. Not copied */
@@ -46,7 +48,7 @@ static const char *refusal(int err)
 		return "io_uring is refused here (EPERM: a container's seccomp profile, or sysctl "
 		       "kernel.io_uring_disabled)";
 	case ENOSYS:
-		return "this kernel has no io_uring, or one too old (5.11 is needed)";
+		return "this kernel has no io_uring or an old one (Linux 5.11 is needed)";
 	case ENOMEM:
 		return "no memory for the ring:"
 		       " RLIMIT_MEMLOCK may be too low for all rings of this user; raise ulimit -l";
@@ -128,7 +130,7 @@ static const char *register_file(struct rung__engine *ring, int fd)
 {
 	ring->fd = fd;
 	if (io_uring_register_files(&ring->ring, &fd, 1) != 0)
-		return "the kernel refuses it";
+		return "the kernel refuses to register the file";
 	ring->fd = 0; /* the index of the registered file */
 	ring->sqe_flags = IOSQE_FIXED_FILE;
 	return "";
@@ -158,7 +160,7 @@ int rung__ring_open(const struct rung__engine_args *args, int fd, unsigned flags
 	add_part(report, "registered ring",
 	         io_uring_register_ring_fd(&ring->ring) == 1
 	                 ? ""
-	                 : "this kernel has none (Linux 5.18 has it)");
+	                 : "this kernel does not support it (Linux 5.18 does)");
 	*engine_out = ring;
 	return 0;
 }

@@ -39,7 +39,7 @@ static void remove_replaced(struct rung__stage_dir *dir, int fd, const char *nam
 		rc = rung__fail_errno(errno, "%s: cannot be removed", path);
 	if (rc < 0)
 		snprintf(dir->left, sizeof(dir->left),
-		         "%s: the dataset that was replaced is left there, remove it: %.*s", path,
+		         "%s: the replaced dataset could not be removed; remove it: %.*s", path,
 		         (int)sizeof(dir->left) / 2, rung_last_error());
 }
 

@@ -362,9 +362,10 @@ int rung__stage_job_unchanged(const struct rung__stage *stage)
 		return rc;
 	changed = find_difference(now, stage->job_inputs, "", &found);
 	if (changed)
-		rc = fail_difference(RUNG_E_CORRUPT, stage->dir.partial_path,
-		                     "an input changed while it was staged", &found,
-		                     "start from scratch with --force once nothing changes it");
+		rc = fail_difference(
+			RUNG_E_CORRUPT, stage->dir.partial_path,
+			"an input changed while it was staged", &found,
+			"start from scratch with --force after the changes have stopped");
 	rung__free(now);
 	return rc;
 }

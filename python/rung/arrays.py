@@ -155,7 +155,7 @@ class Array:
         return f"rung.Array(shape={self.shape}, dtype={self.dtype.name}, device={self.device})"
 
     def __reduce__(self):
-        raise NotSupportedError("pickle: a rung.Array is memory of this process; "
+        raise NotSupportedError("pickle: a rung.Array refers to memory of this process; "
                                 "pickle its numpy() or torch()")
 
     def view(self, dtype: DType) -> Array:

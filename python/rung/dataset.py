@@ -66,7 +66,7 @@ class Graph:
                              BY_CODE[6 if csc.index_bytes == 4 else 8], self.memory).numpy()
 
     def __reduce__(self):
-        raise NotSupportedError("pickle: a rung.Graph is memory of this process; "
+        raise NotSupportedError("pickle: a rung.Graph refers to memory of this process; "
                                 "pickle its rung.Dataset, and call graph()")
 
 

@@ -102,8 +102,8 @@ def mover(example: Any, device: Any, non_blocking: bool) -> Callable[[Any], Any]
         InvalidError: `example` is a numpy array.
     """
     if isinstance(example, np.ndarray):
-        raise InvalidError("to(): numpy arrays cannot move; use arrays='torch' in rung.Loader() or "
-                           "kind='torch' in sample()")
+        raise InvalidError("to(): numpy arrays cannot be moved; use arrays='torch' in "
+                           "rung.Loader(), or kind='torch' in sample()")
     import torch
 
     where = torch.device(device)

@@ -251,7 +251,7 @@ def _set_sources(opts: c.rung_stage_opts, sources: _Sources, given: SimpleNamesp
         opts.score_spec = sources.spec(given.score_source, "score_source")
     if given.in_place and not isinstance(given.features, (str, os.PathLike)):
         raise InvalidError("in_place=True: the features are in memory; use the path of a file that "
-                           "stays")
+                           "stays in place")
     opts.features = sources.spec(given.features, "features")
 
 

@@ -307,7 +307,8 @@ class Store:
         if (torch is not None
             and ids.dtype == torch.bool) or (isinstance(ids, np.ndarray) and ids.dtype == bool):
             if tuple(ids.shape) != self.shape[:1]:
-                raise InvalidError(f"a mask of {list(ids.shape)}: wanted [{len(self)}]")
+                raise InvalidError(f"mask {list(ids.shape)}: the store has {len(self)} rows; "
+                                   "use one entry per row")
             ids = ids.nonzero().flatten() if torch is not None else ids.nonzero()[0]
         return self.gather(ids)
 

@@ -467,4 +467,4 @@ def test_a_replaced_data_set_that_cannot_be_removed_gives_a_warning():
         done = subprocess.run([sys.executable, "-c", REPLACED, folder], capture_output=True,
                               text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    assert f"{folder}/out.partial: the dataset that was replaced is left there" in done.stdout
+    assert f"{folder}/out.partial: the replaced dataset could not be removed" in done.stdout

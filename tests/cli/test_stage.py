@@ -157,7 +157,7 @@ class Stage(CliTest):
         os.chmod(out, 0o555)
         done = self.run_rung(*stage, "--batch", "7", "--force", **user)
         os.chmod(out + ".partial", 0o755)
-        self.assertIn(out + ".partial: the dataset that was replaced is left there", done.stderr)
+        self.assertIn(out + ".partial: the replaced dataset could not be removed", done.stderr)
         self.assertIn("Permission denied", done.stderr)
         self.assertEqual(self.json_of("info", out)["batch"], 7)
 

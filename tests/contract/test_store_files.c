@@ -262,7 +262,7 @@ Test(files, the_command_finds_no_row_wrong)
 	snprintf(line, sizeof(line),
 	         "'%s' bench '%s' --host 256KiB --ids uniform --rows 5000 --check --quiet > "
 	         "'%s/out' && "
-	         "'%s' info '%s' | grep -q 'in 3 files, dealt in blocks of 16 rows'",
+	         "'%s' info '%s' | grep -q 'in 3 files, striped in blocks of 16 rows'",
 	         rung, f.dir, f.parent, rung, f.dir);
 	cr_assert_eq(system(line), 0);
 	fixture_close(&f);

@@ -133,7 +133,7 @@ static void print_info(const struct rung_dataset *ds)
 	printf(", %llu bytes a row, %s\n", (unsigned long long)info->features.row_bytes,
 	       tool_bytes_text(text, (double)info->feature_bytes));
 	if (info->feature_file_count > 1)
-		printf("          in %u files, dealt in blocks of %llu rows\n",
+		printf("          in %u files, striped in blocks of %llu rows\n",
 		       info->feature_file_count, (unsigned long long)info->block_rows);
 	if (info->features_path)
 		printf("          in place, in %s\n", info->features_path);

@@ -157,7 +157,7 @@ class Measuring(NumaTest):
                          {"bandwidth", "latency", "touch"})
         for result in top["results"]:
             self.assertRegex(result["absent"],
-                             "do not fit into the 1 MiB that may be allocated on node|has no")
+                             "do not fit into the 1 MiB that can be allocated on node|has no")
         for row in top["latency_ns"] + top["bandwidth"]["copy"]:
             self.assertEqual(set(row), {None})
 

@@ -161,7 +161,7 @@ Test(pickle, anything_but_a_dict_of_arrays_is_rejected_with_the_reason)
 	        "not a function");
 	REFUSED("\x80\x02K\x01N"
 	        "b.",
-	        "has none");
+	        "accepts none");
 	REFUSED("\x80\x02\x80", "an instruction");
 }
 

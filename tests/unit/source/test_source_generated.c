@@ -293,8 +293,8 @@ Test(source_generated, text_with_anything_else_is_rejected_with_its_line)
 	} bad[] = {
 		{ "id\n1\n", "line 1 has characters" }, { "1\n2,3\n", "line 2 has characters" },
 		{ "1\n-2\n", "line 2 has characters" }, { "1\n\n2\n", "line 2 has no id" },
-		{ "1\n2 \n", "line 2 has characters" }, { "1\r2\n", "line 1 holds a carriage" },
-		{ "\r\n", "line 1 holds a carriage" },  { "1\r\r\n", "line 1 holds a carriage" },
+		{ "1\n2 \n", "line 2 has characters" }, { "1\r2\n", "line 1 has a carriage" },
+		{ "\r\n", "line 1 has a carriage" },    { "1\r\r\n", "line 1 has a carriage" },
 		{ "9223372036854775808\n", "63 bits" }, { "99999999999999999999999\n", "63 bits" },
 	};
 

@@ -26,7 +26,7 @@ struct rung__jobs {
 	bool stopped;                 /* a job failed, or rung__jobs_stop() was called */
 	struct rung__failure failure; /* the first one */
 	uint32_t worker_count;        /* threads that were started */
-	struct worker workers[];      /* room for those that were wanted */
+	struct worker workers[];      /* space for the requested number */
 };
 
 /* Record that a job has ended with `rc`. With the lock held. */

@@ -68,7 +68,7 @@ struct rung__cache_frame {
 	/* state in the low byte, the reading client above it: one store changes both, so a death
 	 * cannot separate them */
 	uint16_t state;
-	uint16_t visited; /* for SIEVE: hit since the hand was last here */
+	uint16_t visited; /* for SIEVE: hit since the hand last passed it */
 	uint32_t reserved;
 };
 

@@ -49,7 +49,7 @@ bool rung__adjacency_fill(const struct rung__adjacency *lists, struct rung__part
 	};
 	unsigned shift = 0;
 
-	/* parts of equal ranges, a power of two each */
+	/* parts with equal ranges of keys, each a power of two */
 	while ((lists->range - 1) >> shift >= RUNG__BUCKET_PARTS)
 		shift++;
 	rung__partition_set(partition, lists->id_bytes, lists->first, lists->range, shift);

@@ -36,8 +36,8 @@ struct sorter {
 	uint64_t bytes_needed; /* estimate for temporary files, for messages about a full disk */
 	unsigned char *arena;  /* [arena_bytes] of buckets */
 	uint64_t arena_bytes;
-	uint64_t pairs_max;               /* of a bucket that is sorted in the arena */
-	uint64_t range_max;               /* vertices of one */
+	uint64_t pairs_max;               /* pairs of a bucket that is sorted in the arena */
+	uint64_t range_max;               /* vertices of such a bucket */
 	uint64_t bins_max;                /* ranges that are counted at a time */
 	uint32_t *bucket_of;              /* [bins_max] */
 	struct rung__partition partition; /* first counts pairs in up to bins_max buckets */

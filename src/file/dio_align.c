@@ -30,8 +30,8 @@ uint32_t rung__dio_align(int fd)
 		return RUNG__PAGE_BYTES;
 	/* callers align offset, length and memory to one value */
 	align = RUNG__MAX(st.stx_dio_offset_align, st.stx_dio_mem_align);
-	/* 0: O_DIRECT is refused. Larger than a page, or not a power of two: buffers could not
-	 * follow it */
+	/* 0: O_DIRECT is refused. rung's buffers cannot follow an alignment above a page, or one
+	 * that is not a power of two */
 	if (align == 0 || align > RUNG__PAGE_BYTES || (align & (align - 1)))
 		return RUNG__PAGE_BYTES;
 	return align;

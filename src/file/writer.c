@@ -26,7 +26,7 @@ struct rung__writer {
 	pthread_cond_t changed;
 	uint64_t buffer_bytes;
 	uint32_t buffer_count;
-	unsigned char **free; /* [free_count] a stack; has room for buffer_count */
+	unsigned char **free; /* [free_count] a stack, with space for buffer_count */
 	uint32_t free_count;
 	struct job *jobs; /* [buffer_count] a ring: jobs done_count to put_count - 1 are pending */
 	uint64_t put_count, done_count; /* since the start; the ring has them modulo buffer_count */

@@ -38,7 +38,7 @@ struct rung__edge_lists {
 	unsigned index_bytes;  /* of keys and values; set with vertex_count */
 	int threads;
 	uint64_t chunk_edges; /* edges that are read at a time */
-	void *raw;            /* [2 * chunk_edges] as in the file, up to 8 bytes each */
+	void *raw;            /* [2 * chunk_edges] as stored in the file, up to 8 bytes each */
 	/* [pairs of chunk_edges] destinations and sources; with `undirected` each pair is followed
 	 * by its reverse */
 	void *keys;

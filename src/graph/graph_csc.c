@@ -17,7 +17,7 @@
 struct columns {
 	struct rung_source *indptr_src;
 	struct rung_source *indices_src;
-	void *raw; /* [CHUNK_IDS] as in the file */
+	void *raw; /* [CHUNK_IDS] as stored in the file */
 	uint64_t vertex_count;
 	uint64_t edge_count;
 	unsigned index_bytes;

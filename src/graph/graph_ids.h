@@ -15,8 +15,8 @@ static inline bool rung__ids_dtype_ok(enum rung_dtype dtype)
 	return dtype == RUNG_I32 || dtype == RUNG_I64 || dtype == RUNG_U32 || dtype == RUNG_U64;
 }
 
-/** Integer i of an array as in the file. Negative values become 2^63 or more, which is never below
- * rung__ids_limit(). */
+/** Integer i of an array as stored in the file. Negative values become 2^63 or more, which is never
+ * below rung__ids_limit(). */
 static inline uint64_t rung__ids_get(const void *raw, enum rung_dtype dtype, uint64_t i)
 {
 	switch (dtype) {
@@ -50,7 +50,7 @@ int rung__ids_open(const char *spec, const char *what, unsigned dim_count,
 int rung__ids_open_matrix(const char *spec, const char *what, int *transposed_out,
                           struct rung_source **src_out);
 
-/** Read integers first .. first + count - 1 as in the file. */
+/** Read integers first .. first + count - 1 as stored in the file. */
 int rung__ids_read(const struct rung_source *src, uint64_t first, uint64_t count, void *raw);
 
 #endif

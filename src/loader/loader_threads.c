@@ -276,7 +276,7 @@ static void submit_next(struct rung_loader *loader)
 	assert(loader->submitted <= loader->claimed);
 	/* a batch whose announcement was refused needs none any more */
 	loader->announced = RUNG__MAX(loader->announced, loader->submitted);
-	loader->refused = false; /* the gather has made room in the store's window */
+	loader->refused = false; /* the gather has freed space in the store's window */
 	pthread_cond_signal(&loader->room);
 }
 

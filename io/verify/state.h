@@ -26,10 +26,10 @@
 #include "verify/verify_pump.h"
 
 struct rung__verify {
-	struct rung_verify_opts opts; /* with the default of memory_bytes filled in */
-	int threads;                  /* for computing */
+	struct rung_verify_opts opts; /* the options, with the default of memory_bytes filled in */
+	int threads;                  /* number of threads that compute */
 	struct rung_dataset *ds;
-	uint64_t *sums; /* [block_count] as checksums.npy has them */
+	uint64_t *sums; /* [block_count] the checksums in checksums.npy */
 	/* [checksums.block_count] 1: this block of checksums.npy is damaged, so its sums are
 	 * unknown */
 	unsigned char *sums_bad;
@@ -38,7 +38,7 @@ struct rung__verify {
 	unsigned char *bad;
 	void *vertex_of_rank, *rank_of_vertex; /* NULL until rung__verify_load_maps() */
 	struct rung_verify_report report;
-	/* the reason why the source of rows staged in place cannot be inspected; "": it can */
+	/* why the source of rows staged in place cannot be inspected; "": it can be inspected */
 	char in_place_error[RUNG__ERROR_BYTES];
 };
 
@@ -63,29 +63,30 @@ int rung__verify_load_maps(struct rung__verify *v);
 
 /** A source with rows by original vertex, and the array that was staged from it. */
 struct rung__verify_rows {
-	const char *step; /* step of the progress */
-	const char *spec; /* of the source */
-	const char *name; /* of the dataset's file; NULL: the features */
+	const char *step; /* name of the step for the progress */
+	const char *spec; /* spec of the source */
+	const char *name; /* name of the dataset's file; NULL: the features */
 	struct rung_source *src;
-	struct rung__layout layout; /* of the staged rows */
-	/* open after rung__verify_rows_open_staged(); use `layout`, not the one in it */
+	struct rung__layout layout; /* layout of the staged rows */
+	/* open after rung__verify_rows_open_staged(); use the member `layout`, not the layout in
+	 * it */
 	struct rung__features staged;
 	/* results; first_rank is the lowest rank whose row differs, UINT64_MAX if none does */
 	uint64_t compared, different, first_rank;
 };
 
 /** Open the source, and check that its shape is that of the array. Call rung__verify_rows_close()
- * also after a failure. */
+ * after this, even if it fails. */
 int rung__verify_rows_open(const struct rung__verify *v, const char *spec, const char *name,
                            struct rung__verify_rows *rows);
-/** Open the staged files, too. */
+/** Open the staged files as well. */
 int rung__verify_rows_open_staged(const struct rung__verify *v, struct rung__verify_rows *rows);
 void rung__verify_rows_close(struct rung__verify_rows *rows);
 
 /** Compare all rows. @return 0, also if rows differ; a failure of reading; RUNG_E_INVAL if the
  * memory is too small; RUNG_E_CANCELED */
 int rung__verify_rows_all(const struct rung__verify *v, struct rung__verify_rows *rows);
-/** The same for the rows of sampled vertices, which are compared byte by byte. */
+/** Compare the rows of sampled vertices, byte by byte. @return as above */
 int rung__verify_rows_sample(const struct rung__verify *v, struct rung__verify_rows *rows);
 
 /** Draws the vertices of a sample, in ascending order. */
@@ -107,7 +108,8 @@ int rung__verify_lists(struct rung__verify *v);
 /** Compare the splits with their sources. */
 int rung__verify_splits(struct rung__verify *v);
 
-/** The spec in v->opts for an array, by the name of its file; NULL if none was given. */
+/** The spec that v->opts has for an array, found by the name of its file; NULL if none was
+ * given. */
 const char *rung__verify_array_spec(const struct rung__verify *v, const char *file_name);
 
 /** The ids of split number `idx` of v->opts, as original vertices; free them with rung_free(). */
@@ -118,15 +120,15 @@ int rung__verify_split_ids(const struct rung__verify *v, size_t idx, uint64_t *c
  * start. */
 struct rung__rebuild {
 	struct rung__verify *v;
-	/* file of the last rebuilt block; the members below belong to it */
+	/* the file of the last rebuilt block; the members below belong to this file */
 	const struct rung__manifest_file *file;
-	struct rung__verify_rows rows; /* features, labels, score, arrays */
+	struct rung__verify_rows rows; /* rows of features, labels, score or an array */
 	struct rung__rows gather;      /* reads them */
 	unsigned char *gathered;       /* [gather.count_max] rows */
-	void *inverse;                 /* for a map: the other one, unchecked */
+	void *inverse;                 /* when rebuilding a map: the other map, unchecked */
 	uint64_t split_count, *split_ids;
-	bool has_graph;   /* the next member is valid; it is kept from file to file */
-	int graph_fds[2]; /* of the relabelled graph: indptr, indices */
+	bool has_graph;   /* graph_fds is valid, which is kept from file to file */
+	int graph_fds[2]; /* files of the relabelled graph: indptr, indices */
 };
 
 /**

@@ -12,7 +12,7 @@
 #include "base/base.h"
 #include "verify/state.h"
 
-/* A part of the report: blocks in one state. */
+/* One list of the report: the blocks in one state. */
 struct list {
 	struct rung_bad_block *blocks; /* [count], with the file names after them */
 	uint64_t count;
@@ -28,7 +28,7 @@ static int list_blocks(const struct rung__verify *v, enum rung__block_state stat
 	uint64_t count = 0, bytes = 0, at, used = 0;
 	unsigned char *memory;
 
-	/* counted first: the array of blocks has its final size, and the names begin after it */
+	/* counted first, because the names begin after the array of blocks */
 	for (uint64_t i = 0; i < m->block_count + m->checksums.block_count; i++)
 		count += v->bad[i] == state;
 	if (count == 0 || !rung__mul(count, sizeof(struct rung_bad_block), &bytes))
@@ -74,8 +74,8 @@ static int list_all(struct rung__verify *v)
 	return rc;
 }
 
-/* The report if the manifest is damaged: nothing else can be checked, because the manifest defines
- * the files and their checksums. */
+/* Create the report for a damaged manifest: nothing else can be checked, because the manifest
+ * defines the files and their checksums. */
 static int list_manifest(struct rung__verify *v)
 {
 	struct rung_bad_block *bad = rung__malloc(sizeof(*bad));
@@ -113,7 +113,7 @@ static int compare_rows(struct rung__verify *v, const char *spec, const char *na
 		rc = sampled && rung__row_sample_init(&sample, v)
 		             ? rung__verify_rows_sample(v, &rows)
 		             : rung__verify_rows_all(v, &rows);
-	/* also after a failure: the report has the extent of the comparison */
+	/* also after a failure, because the report states how much was compared */
 	*compared = rows.compared;
 	*different = rows.different;
 	if (rows.different > 0)
@@ -123,7 +123,8 @@ static int compare_rows(struct rung__verify *v, const char *spec, const char *na
 	return rc;
 }
 
-/* Every array of the options must be in the dataset: a misspelled name would compare nothing. */
+/* Check that every array of the options is in the dataset: with a misspelled name nothing would be
+ * compared. */
 static int check_array_names(const struct rung__verify *v)
 {
 	const struct rung__manifest *m = v->ds->manifest;
@@ -142,7 +143,7 @@ static int check_array_names(const struct rung__verify *v)
 	return 0;
 }
 
-/* Compare the further arrays, whose counts are added up. The report has the first difference of the
+/* Compare the further arrays, and add up their counts. The report has the first difference of the
  * first array that differs. */
 static int compare_arrays(struct rung__verify *v)
 {
@@ -169,7 +170,7 @@ static int compare_all(struct rung__verify *v)
 {
 	const struct rung_verify_opts *opts = &v->opts;
 	struct rung_verify_report *r = &v->report;
-	/* in place, a source that cannot be read is in the report already */
+	/* if the source of rows in place cannot be read, the report contains this already */
 	const char *source = v->in_place_error[0] ? NULL : opts->source;
 	int rc = rung__verify_load_maps(v);
 
@@ -195,11 +196,11 @@ static int compare(struct rung__verify *v)
 	    opts->split_count == 0 && opts->array_count == 0)
 		return 0;
 	rc = compare_all(v);
-	/* RUNG_E_CORRUPT: the maps disagree, which conclude() reports */
+	/* RUNG_E_CORRUPT means that the maps disagree, which conclude() reports */
 	if (v->report.bad_count == 0)
 		return rc == RUNG_E_CORRUPT ? 0 : rc;
-	/* With bad blocks, a comparison may fail because of them. They are in the report already,
-	 * so these failures, and maps that disagree, are only their consequence. */
+	/* With bad blocks, a comparison may fail because of them. The bad blocks are in the report
+	 * already, and such failures, or maps that disagree, are only their consequence. */
 	v->report.maps_disagree = 0;
 	return rc == RUNG_E_IO || rc == RUNG_E_RANGE || rc == RUNG_E_FORMAT || rc == RUNG_E_CORRUPT
 	               ? 0
@@ -222,7 +223,7 @@ static int check_blocks(struct rung__verify *v)
 		                  "verify: no memory for the checksums of %" PRIu64 " blocks",
 		                  m->block_count);
 	rc = rung__verify_blocks(v);
-	/* 1: the manifest, whose checksum was checked when it was opened */
+	/* plus 1 for the manifest, whose checksum was checked when it was opened */
 	v->report.blocks_checked = 1 + blocks;
 	v->report.bytes_checked = m->text_bytes + m->checksums.bytes;
 	for (uint32_t f = 0; f < m->file_count; f++)
@@ -267,8 +268,8 @@ static int verify_all(struct rung__verify *v)
 	return rc == 0 ? compare(v) : rc;
 }
 
-/* The failure for rows or lists that differ from their source. @param vertex  original id of the
- * first one */
+/* Report rows or lists that differ from their source. @param vertex original id of the first one
+ * that differs */
 static int differ(const char *dir, const char *what, uint64_t different, uint64_t compared,
                   const char *spec, uint64_t vertex)
 {
@@ -345,7 +346,7 @@ static int copy_opts(struct rung__verify *v, const char *dir, const struct rung_
 		return rc;
 	if (!dir)
 		return rung__fail(RUNG_E_INVAL, "rung_dataset_verify: dir is NULL");
-	/* negated, so that NaN is rejected too */
+	/* the condition is negated, so that NaN is rejected too */
 	if (!(v->opts.sample_share >= 0 && v->opts.sample_share <= 1))
 		return rung__fail(RUNG_E_INVAL,
 		                  "rung_dataset_verify: sample_share is %g; use 0 to 1",
@@ -373,7 +374,7 @@ int rung_dataset_verify(const char *dir, const struct rung_verify_opts *opts,
 	if (rc == 0)
 		rc = conclude(&v, dir);
 	v.report.seconds = (double)(rung__now_ns() - start_ns) * 1e-9;
-	/* a damaged dataset is a result: the caller gets the report, and frees it */
+	/* a damaged dataset is a result, so the caller gets the report, and frees it */
 	if ((rc == 0 || rc == RUNG_E_CORRUPT) && report_out)
 		*report_out = v.report;
 	else

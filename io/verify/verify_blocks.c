@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The check of every block of every file against its checksum, at the speed of the disk: large
- * direct reads, several in flight. So checksums are computed while other blocks are read, and a
+ * Checks every block of every file against its checksum, at the speed of the disk: reads are large
+ * and direct, with several in flight. Checksums are computed while other blocks are read, and a
  * folder larger than memory does not evict everything else from the page cache.
  *
  * checksums.npy is checked first, because it has the checksums of all other files. Its own
@@ -15,13 +15,13 @@
 #include "source/npy.h"
 #include "verify/state.h"
 
-#define ITEM_BLOCKS (RUNG__PUMP_READ_BYTES / RUNG__BLOCK_BYTES) /* blocks of one read */
+#define ITEM_BLOCKS (RUNG__PUMP_READ_BYTES / RUNG__BLOCK_BYTES) /* number of blocks per read */
 
 /* Files that are checked together. An item is one read of a file. */
 struct scan {
 	struct rung__verify *v;
 	const struct rung__manifest_file *files; /* [file_count] */
-	const uint64_t *sums; /* recorded checksums of all their blocks, file after file */
+	const uint64_t *sums; /* recorded checksums of all blocks of these files, file after file */
 	uint32_t file_count;
 	struct rung__direct *direct; /* [file_count]; fd -1: the file cannot be opened */
 	uint64_t *items;             /* [file_count + 1]: first item of each file */
@@ -33,7 +33,7 @@ static bool sum_known(const struct rung__verify *v, uint64_t block)
 {
 	const uint64_t at = RUNG__NPY_DATA_OFFSET + block * sizeof(uint64_t);
 
-	/* 8-byte entries at multiples of 8: each is in one block */
+	/* entries have 8 bytes at multiples of 8, so each is in one block */
 	return !v->sums_bad[at / RUNG__BLOCK_BYTES];
 }
 
@@ -46,7 +46,7 @@ static bool block_good(const struct rung__direct *file, uint64_t offset, uint64_
 	       rung__checksum(buffer, (size_t)bytes) == sum;
 }
 
-/* The file of an item; there are few, so they are searched one by one. */
+/* The file of an item. There are few files, so a linear search suffices. */
 static uint32_t file_of_item(const struct scan *scan, uint64_t item)
 {
 	uint32_t f = 0;
@@ -112,7 +112,8 @@ static int open_files(struct scan *scan)
 			continue;
 		rc = rung__direct_open(&scan->direct[f], fd, scan->files[f].name);
 		close(fd);
-		/* opening it again fails for lack of descriptors: not a property of the file */
+		/* opening the file again fails only for lack of descriptors, which is not a
+		 * property of the file */
 		if (rc < 0)
 			return rc;
 	}
@@ -175,7 +176,7 @@ static int load_sums(struct rung__verify *v)
 
 /*
  * Blocks whose checksum is in a damaged block of checksums.npy cannot be checked. They are not
- * reported: the damaged block is, and a repair checks them again.
+ * reported, because the damaged block is. A repair checks them again.
  */
 static void pass_unknown(struct rung__verify *v)
 {

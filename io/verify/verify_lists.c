@@ -16,20 +16,22 @@
 #include "verify/state.h"
 
 #define EDGES_SHARE    4u /* passes over the source use 1/4 of the memory for their buffers */
-#define ROOM_BYTES_MIN (UINT64_C(64) << 10) /* least memory for staged lists */
+#define ROOM_BYTES_MIN (UINT64_C(64) << 10) /* minimum memory for staged lists */
 
 struct lists {
 	struct rung__verify *v;
-	uint64_t *ranks;       /* [count] ranks of the sample, ascending; NULL: all lists */
-	unsigned char *chosen; /* [vertex_count / 8 + 1] one bit per vertex: in the sample */
-	uint64_t count;        /* number of lists to compare */
+	uint64_t *ranks; /* [count] ranks of the sample, ascending; NULL: all lists */
+	/* [vertex_count / 8 + 1] one bit per vertex: the vertex is in the sample */
+	unsigned char *chosen;
+	uint64_t count; /* number of lists to compare */
 	struct rung__features indptr_staged, indices_staged;
 	struct rung__direct indptr_file, indices_file; /* the same files, for direct reads */
 	uint64_t buffer_bytes; /* budget of the lists in memory: the members up to `differs` */
-	uint64_t first, end;   /* lists in memory now, by their number among the `count` */
+	/* the lists in memory now are numbers [first, end) of the `count` lists */
+	uint64_t first, end;
 	unsigned char *indptr_buffer, *ids_buffer; /* page-aligned */
-	/* [end - first + 1] the list of number i has entries indptr[i] - indptr[0] to
-	 * indptr[i + 1] - indptr[0] of `ids`. All lists: a part of the file; sample: `starts` */
+	/* [end - first + 1] list number i has entries indptr[i] - indptr[0] to indptr[i + 1] -
+	 * indptr[0] of `ids`. All lists: a part of the file; sample: `starts` */
 	const uint64_t *indptr;
 	uint64_t *starts; /* sample: [end - first + 1] sums of lengths, in indptr_buffer */
 	const void *ids;  /* in ids_buffer */
@@ -107,11 +109,11 @@ static uint64_t place_of(const struct lists *l, uint64_t vertex)
 /* A part of a file that several threads read. */
 struct segment {
 	const struct rung__direct *file;
-	uint64_t offset, bytes; /* the offset is a multiple of the page size */
+	uint64_t offset, bytes; /* a multiple of the page size */
 	unsigned char *to;      /* page-aligned */
 };
 
-/* Read one piece of a segment to its place; the thread's own memory is not used. */
+/* Read one piece of a segment directly to its place. The thread's buffer is not used. */
 static int read_piece(void *ctx, uint64_t item, unsigned char *buffer)
 {
 	const struct segment *s = ctx;
@@ -135,7 +137,7 @@ static int read_long(const struct lists *l, const struct rung__direct *file, uin
 		             .to = buffer };
 	const struct rung__pump pump = { .step = "staged lists",
 		                         .threads = l->v->threads,
-		                         .buffer_bytes = 1, /* unused, but not 0 */
+		                         .buffer_bytes = 1, /* unused, but must not be 0 */
 		                         .ctx = &s,
 		                         .work = read_piece,
 		                         .item_count = (s.bytes + RUNG__PUMP_READ_BYTES - 1) /
@@ -168,7 +170,8 @@ static uint64_t ids_buffer_bytes(const struct lists *l)
 	return l->buffer_bytes / 4 * 3;
 }
 
-/* Bytes of ids that fit wherever they begin in the file: reads have whole pages. */
+/* Bytes of ids that fit in the buffer wherever they begin in the file: reads consist of whole
+ * pages. */
 static uint64_t ids_bytes_max(const struct lists *l)
 {
 	return ids_buffer_bytes(l) - 3 * (uint64_t)RUNG__PAGE_BYTES;
@@ -180,8 +183,8 @@ static uint64_t lists_max(const struct lists *l)
 	return (l->buffer_bytes / 4 - 3 * (uint64_t)RUNG__PAGE_BYTES) / (sizeof(uint64_t) + 1) - 1;
 }
 
-/* The failure of a list that does not fit alone: lists are not compared in parts. Ids have 3/4 of
- * the memory, so the budget must grow by 4/3 of the list. */
+/* Report a list that does not fit in memory alone, because lists are not compared in parts. Ids
+ * have 3/4 of the memory, so the budget must grow by 4/3 of the missing bytes. */
 static int list_too_long(const struct lists *l, uint64_t bytes)
 {
 	const uint64_t least =
@@ -221,7 +224,7 @@ static int load_run(struct lists *l)
 	                 edges * id_bytes, l->ids_buffer, &l->ids);
 }
 
-/* Load the next lists of a sample, one by one, because they are anywhere in the file. */
+/* Load the next lists of a sample, one by one, because they are scattered over the file. */
 static int load_sampled(struct lists *l)
 {
 	const unsigned id_bytes = l->v->ds->manifest->index_bytes;
@@ -236,13 +239,14 @@ static int load_sampled(struct lists *l)
 		const uint64_t rank = l->ranks[l->first + i];
 		uint64_t offsets[2];
 
-		/* small reads, so through the page cache */
+		/* the reads are small, so they use the page cache */
 		rc = rung__pread_all(l->indptr_staged.files[0].fd, l->indptr_staged.files[0].path,
 		                     offsets, sizeof(offsets),
 		                     RUNG__NPY_DATA_OFFSET + rank * sizeof(uint64_t));
 		if (rc == 0)
 			rc = check_offsets(l, offsets, rank, 1);
-		/* full: this list begins the next load; i counts only the loaded ones */
+		/* the buffer is full: this list begins the next load, and i counts only the loaded
+		 * lists */
 		if (rc == 0 && offsets[1] - offsets[0] > edges_max - used)
 			break;
 		if (rc == 0)
@@ -254,7 +258,7 @@ static int load_sampled(struct lists *l)
 		used += offsets[1] - offsets[0];
 		l->starts[i + 1] = used;
 	}
-	/* at least that much: the length of the list is not known here */
+	/* a lower bound, because the length of the list is not known here */
 	if (rc == 0 && i == 0)
 		return list_too_long(l, (edges_max + 1) * id_bytes);
 	l->indptr = l->starts;
@@ -263,7 +267,7 @@ static int load_sampled(struct lists *l)
 	return rc;
 }
 
-/* ---- comparing the source's lists with them ---- */
+/* ---- comparing the lists of the source with staged lists ---- */
 
 /* Whether the part of list `i` that the chunk contains, mapped to ranks, equals the same part of
  * the staged list at `place`. */
@@ -278,7 +282,7 @@ static bool list_agrees(const struct lists *l, const struct rung__edge_chunk *ch
 	if (chunk->indptr[i + 1] - chunk->indptr[i] != length)
 		return false;
 	rung__edge_chunk_list(chunk, i, &begin, &end);
-	/* a long list is in several chunks: begin where this part does */
+	/* a long list can be in several chunks, so begin where this part does */
 	at = staged + (chunk->edge_first + begin - chunk->indptr[i]);
 	for (uint64_t e = begin; e < end; e++, at++) {
 		const uint64_t u = rung__id_get(chunk->indices, id_bytes, e);
@@ -291,7 +295,7 @@ static bool list_agrees(const struct lists *l, const struct rung__edge_chunk *ch
 }
 
 /* Compare the lists of a chunk. Called by the pass, in the thread that verifies. Flags are written
- * without a lock: a list is in one chunk's vertices once, so no two threads write the same flag. */
+ * without a lock: a chunk has each list only once, so no two threads write the same flag. */
 static int compare_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 {
 	struct lists *l = ctx;
@@ -312,7 +316,8 @@ static int compare_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 	return 0;
 }
 
-/* Add the lists in memory to the report, after the whole pass: a list in parts counts once. */
+/* Add the results of the lists in memory to the report. This is done after the whole pass, so that
+ * a list in several parts counts once. */
 static void count_different(struct lists *l)
 {
 	struct rung_verify_report *report = &l->v->report;
@@ -433,10 +438,10 @@ int rung__verify_open_edges(const struct rung__verify *v, struct rung_edges **ed
 	opts.graph.vertex_count = v->ds->manifest->vertex_count;
 	opts.graph.progress = v->opts.progress;
 	opts.graph.progress_ctx = v->opts.progress_ctx;
-	/* sorting needs this share before, and passes need it while the lists are compared */
+	/* this share is used first for sorting, and then by the passes while lists are compared */
 	opts.memory_bytes = v->opts.memory_bytes / EDGES_SHARE;
 	rc = rung_edges_open(&opts, edges_out);
-	/* the edges know only their share: report the least in terms of the whole budget */
+	/* rung_edges_open() sees only its share, so convert the minimum to the whole budget */
 	if (rc == RUNG_E_INVAL && rung_last_error_min_bytes() > 0 &&
 	    rung_last_error_min_bytes() < UINT64_MAX / EDGES_SHARE) {
 		const uint64_t least = rung_last_error_min_bytes() * EDGES_SHARE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The maps of the dataset that is verified, and the specs of its further arrays. */
+/* Loads the maps of the dataset that is verified, and finds the specs of its further arrays. */
 #include <string.h>
 
 #include "graph/graph.h"
@@ -20,11 +20,13 @@ int rung__verify_load_maps(struct rung__verify *v)
 		                      m->index_bytes, v->threads);
 	if (rc == 0)
 		return 0;
-	/* without maps the next caller tries again: a repair may have changed the files */
+	/* the maps stay unset, so that the next caller tries again: a repair may have changed the
+	 * files */
 	rung__free(v->vertex_of_rank);
 	rung__free(v->rank_of_vertex);
 	v->vertex_of_rank = v->rank_of_vertex = NULL;
-	/* these two describe the content of the maps; other failures are of reading them */
+	/* these two errors are about the content of the maps; other failures come from reading
+	 * them */
 	if (rc != RUNG_E_FORMAT && rc != RUNG_E_RANGE)
 		return rc;
 	v->report.maps_disagree = 1;

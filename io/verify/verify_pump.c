@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Items as jobs, with memory for each thread. The caller's thread waits, reports the progress, and
- * cancels: the user's progress function is always called from the calling thread. */
+/* Processes items as jobs, with memory for each thread. The calling thread waits, reports the
+ * progress, and cancels, because the user's progress function must run on the calling thread. */
 #include "base/jobs.h"
 #include "verify/verify_pump.h"
 
-#define POLL_NS UINT64_C(50000000) /* between two calls of progress */
+#define POLL_NS UINT64_C(50000000) /* milliseconds between two calls of progress */
 
 struct pump_run {
 	const struct rung__pump *pump;
 	unsigned char *buffers; /* [threads][pump->buffer_bytes] */
 };
 
-/* One item in a job: pass the thread's own memory on. */
+/* Process one item in a job, with the memory of the thread. */
 static int work(void *ctx, uint64_t item, uint32_t worker)
 {
 	const struct pump_run *run = ctx;
@@ -20,7 +20,8 @@ static int work(void *ctx, uint64_t item, uint32_t worker)
 	return pump->work(pump->ctx, item, run->buffers + worker * pump->buffer_bytes);
 }
 
-/* The number of threads: the wanted one within its limits, then as memory and items allow. */
+/* The number of threads: the requested number within its limits, reduced to what memory and items
+ * allow. */
 static uint32_t thread_count(const struct rung__pump *pump)
 {
 	uint64_t count = RUNG__MAX((uint64_t)pump->threads, RUNG__PUMP_THREADS_MIN);
@@ -37,8 +38,8 @@ static bool is_canceled(const struct rung__pump *pump, uint64_t done)
 	       pump->progress(pump->progress_ctx, pump->step, done, pump->item_count);
 }
 
-/* Run the jobs and wait for them. Canceled jobs that are in flight still end: they use the memory
- * that the caller frees. */
+/* Run the jobs and wait for them. After a cancellation, wait for jobs that are in flight, because
+ * they use the memory that the caller frees. */
 static int run_jobs(struct pump_run *run, uint32_t threads)
 {
 	const struct rung__pump *pump = run->pump;
@@ -54,7 +55,7 @@ static int run_jobs(struct pump_run *run, uint32_t threads)
 	if (canceled)
 		rung__jobs_stop(jobs);
 	rc = rung__jobs_end(jobs);
-	/* the last call of progress has the total, and may cancel as well */
+	/* the last call of progress reports the total, and can cancel as well */
 	if (canceled || (rc == 0 && is_canceled(pump, pump->item_count)))
 		rc = rung__fail(RUNG_E_CANCELED, "%s: canceled", pump->step);
 	return rc;

@@ -9,8 +9,8 @@
  *   the graph                 its source, relabelled again to unnamed files
  *   checksums.npy             the files: see verify_repair.c
  *
- * Headers follow from the manifest. Sources and maps may be the wrong ones: nothing is checked
- * here, because the caller compares the block with its recorded checksum before it is written.
+ * Headers follow from the manifest. Sources and maps can be wrong. Nothing is checked here, because
+ * the caller compares the block with its recorded checksum before it is written.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,8 +23,8 @@
 #include "graph/graph.h"
 #include "verify/state.h"
 
-/* The failure of a file whose source was not given. @param option  the source, with its option of
- * the command */
+/* Report that the source of a file was not given. @param option the source and the command's option
+ * for it */
 static int no_source(const struct rung__manifest_file *file, const char *option)
 {
 	return rung__fail(RUNG_E_NOENT, "%s: can be rebuilt from %s, which was not given",
@@ -50,7 +50,8 @@ static int open_rows(struct rung__rebuild *r, const struct rung__manifest_file *
 	if (rc < 0)
 		return rc;
 	row_bytes = RUNG__MAX(r->rows.layout.row_bytes, 1u);
-	count = RUNG__BLOCK_BYTES / row_bytes + 2; /* 2: rows that the block contains in part */
+	/* 2: the first and the last row can be in the block in part */
+	count = RUNG__BLOCK_BYTES / row_bytes + 2;
 	rc = rung__rows_init(&r->gather, r->rows.src, count, r->v->threads);
 	r->gathered = rung__malloc_array(count, (size_t)row_bytes);
 	if (rc == 0 && !r->gathered)
@@ -91,7 +92,7 @@ static int make_rows(struct rung__rebuild *r, uint64_t f, uint64_t begin, uint64
 			rank = (local / layout->block_rows * layout->file_count + f) *
 			               layout->block_rows +
 			       local % layout->block_rows;
-		/* a run ends with its stripe: after that the ranks are not consecutive */
+		/* a run ends with its stripe, because the ranks after it are not consecutive */
 		count = RUNG__MIN(rung__row_run(layout, rank, last - local), r->gather.count_max);
 		rc = rung__rows_gather(&r->gather, r->v->vertex_of_rank,
 		                       r->v->ds->manifest->index_bytes, rank, count, r->gathered);
@@ -104,8 +105,8 @@ static int make_rows(struct rung__rebuild *r, uint64_t f, uint64_t begin, uint64
 
 /* ---- maps ---- */
 
-/* Load the other map into r->inverse. Not rung__verify_load_maps(), which fails if the maps do not
- * match: one of them is damaged here. */
+/* Load the other map into r->inverse. rung__verify_load_maps() would fail, because one of the maps
+ * is damaged and they do not match. */
 static int open_inverse(struct rung__rebuild *r, const struct rung__manifest_file *file)
 {
 	const bool of_rank = strcmp(file->name, RUNG__VERTEX_OF_RANK) == 0;
@@ -128,7 +129,7 @@ static int open_inverse(struct rung__rebuild *r, const struct rung__manifest_fil
 }
 
 /* Invert the part of the map that the block contains. The whole other map is searched for it:
- * entries of one block are anywhere in the inverse. */
+ * entries of one block are scattered over the inverse. */
 static void make_map(const struct rung__rebuild *r, uint64_t begin, uint64_t end,
                      unsigned char *buf)
 {
@@ -140,7 +141,7 @@ static void make_map(const struct rung__rebuild *r, uint64_t begin, uint64_t end
 	for (uint64_t i = 0; i < m->vertex_count; i++) {
 		uint64_t at = rung__id_get(r->inverse, m->index_bytes, i);
 
-		/* also the check of a damaged entry, which may be any number */
+		/* also rejects damaged entries, which can have any value */
 		if (at >= first && at < last)
 			rung__id_set(buf, m->index_bytes, at - first, i);
 	}
@@ -200,7 +201,7 @@ static void close_graph(struct rung__rebuild *r)
 	r->has_graph = false;
 }
 
-/* Relabel the whole graph again: a list's position depends on all lists before it. */
+/* Relabel the whole graph again, because a list's position depends on all lists before it. */
 static int relabel(struct rung__rebuild *r)
 {
 	struct rung__relabel_opts opts = { 0 };
@@ -220,7 +221,7 @@ static int relabel(struct rung__rebuild *r)
 	return rc;
 }
 
-/* Relabel the graph, unless this was done for a block of either file. */
+/* Relabel the graph, unless this was done already for a block of either file. */
 static int open_graph(struct rung__rebuild *r, const struct rung__manifest_file *file)
 {
 	int rc;
@@ -243,7 +244,7 @@ static int read_graph(const struct rung__rebuild *r, const struct rung__manifest
 
 /* ---- kinds of files ---- */
 
-/* In the order of the manifest: kind_of() computes with it. */
+/* In the order of the manifest, which kind_of() relies on. */
 enum kind {
 	KIND_FEATURES,
 	KIND_INDPTR,
@@ -340,7 +341,7 @@ int rung__rebuild_block(struct rung__rebuild *r, const struct rung__manifest_fil
 	const uint64_t data = RUNG__MAX(begin, RUNG__NPY_DATA_OFFSET);
 	int rc = 0;
 
-	/* blocks of one file follow each other, so its source is opened once */
+	/* the blocks of a file are rebuilt one after the other, so its source is opened once */
 	if (r->file != file) {
 		close_file(r);
 		rc = open_file(r, file);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Repair: bad blocks are rebuilt and written in place. A block is written only if its rebuilt
+ * Repairs bad blocks: they are rebuilt and written in place. A block is written only if its rebuilt
  * content has the recorded checksum, and only over a block that does not have it. So a repair
  * cannot damage a good block, and if the process is killed, it can be started again.
  *
@@ -19,14 +19,14 @@
 #include "source/npy.h"
 #include "verify/state.h"
 
-/* most entries of a block of checksums.npy that may be uncertain: all 2^12 subsets are tried */
+/* limit of uncertain entries in a block of checksums.npy: all 2^12 subsets are tried */
 #define DOUBTS_MAX 12u
 
 struct repair {
 	struct rung__verify *v;
 	struct rung__rebuild rebuild;
 	unsigned char *buf;  /* [RUNG__BLOCK_BYTES] page-aligned: the rebuilt block */
-	unsigned char *read; /* the same: a block read from its file */
+	unsigned char *read; /* [RUNG__BLOCK_BYTES] page-aligned: a block read from its file */
 };
 
 /* A file with bad blocks. It is opened when its first block is written, and created if it is
@@ -37,7 +37,7 @@ struct repair_target {
 	int fd;     /* -1: not open */
 };
 
-/* Bytes of a block; the last one of a file may be shorter. */
+/* Size of a block in bytes; the last block of a file can be shorter. */
 static uint64_t block_bytes(const struct rung__manifest_file *file, uint64_t block)
 {
 	return RUNG__MIN(file->bytes - block * RUNG__BLOCK_BYTES, RUNG__BLOCK_BYTES);
@@ -51,8 +51,8 @@ static uint64_t recorded(const struct rung__verify *v, const struct rung__manife
 	                                           : v->sums[file->first_block + block];
 }
 
-/* Open a file for writing. Only features files may be links. O_NONBLOCK: opening a special file of
- * that name must not wait. */
+/* Open a file for writing. Only features files are allowed to be links. O_NONBLOCK: opening a
+ * special file of that name must not wait. */
 static int open_target(const struct rung__verify *v, struct repair_target *t)
 {
 	const bool features =
@@ -72,8 +72,8 @@ static int open_target(const struct rung__verify *v, struct repair_target *t)
 	return 0;
 }
 
-/* Whether a block has its checksum when it is read back, if possible without the page cache: with
- * it, the read would return the memory that was just written, whatever the device stored. */
+/* Whether a block has its checksum when it is read back. The page cache is bypassed if possible: it
+ * would return the data that were just written, whatever the device stored. */
 static bool good_on_disk(const struct repair *r, const struct repair_target *t, uint64_t block,
                          uint64_t sum)
 {
@@ -163,8 +163,8 @@ static int repair_block(struct repair *r, struct repair_target *t, uint64_t bloc
 	return rc < 0 ? rc : write_block(r, t, block, sum);
 }
 
-/* Remove bytes after the end of a file. They may be the only error of its last block, which is then
- * repaired without a source. */
+/* Remove bytes after the end of a file. These can be the only error of its last block, which is
+ * then repaired without a source. */
 static int cut_end(struct repair *r, struct repair_target *t, unsigned char *states)
 {
 	const uint64_t last = t->file->block_count - 1;
@@ -193,7 +193,7 @@ static int report_progress(const struct rung__verify *v, uint64_t done, uint64_t
 	return 0;
 }
 
-/* Repairs one block of a file. */
+/* A function that repairs one block of a file. */
 typedef int (*block_fn)(struct repair *r, struct repair_target *t, uint64_t block);
 
 /* Repair the bad blocks of a file, and update their states. */
@@ -239,8 +239,8 @@ static int repair_file(struct repair *r, const struct rung__manifest_file *file,
 
 /* ---- checksums.npy ---- */
 
-/* The checksum of the present content of a block, which is counted over all files; 0 if it cannot
- * be read. */
+/* The checksum of the present content of a block, whose number is counted over all files; 0 if it
+ * cannot be read. */
 static uint64_t sum_of_block(struct repair *r, uint64_t block)
 {
 	const struct rung__manifest *m = r->v->ds->manifest;
@@ -261,17 +261,18 @@ static uint64_t sum_of_block(struct repair *r, uint64_t block)
 	return sum;
 }
 
-/* Entries of a damaged block of checksums.npy for which two values are possible. */
+/* The entries of a damaged block of checksums.npy that have two possible values. */
 struct doubts {
 	uint64_t count;
-	/* offset in the block, the checksum of the file's block, and the damaged block's entry */
+	/* offset in the block, the checksum computed from the file, and the entry in the damaged
+	 * block */
 	uint64_t at[DOUBTS_MAX], of_file[DOUBTS_MAX], as_recorded[DOUBTS_MAX];
 };
 
 /*
  * Fill r->buf with the checksums of the files. An entry that differs in the damaged block is
- * uncertain: either the entry is damaged, or the file is. With more than DOUBTS_MAX of these, which
- * are too many to try, only the checksums of the files are used.
+ * uncertain: either the entry is damaged, or the file is. More than DOUBTS_MAX uncertain entries
+ * are too many to try, so only the checksums of the files are used.
  */
 static void make_sums(struct repair *r, const struct repair_target *t, uint64_t block,
                       struct doubts *doubts)
@@ -303,7 +304,8 @@ static void make_sums(struct repair *r, const struct repair_target *t, uint64_t 
 }
 
 /* Repair a block of checksums.npy: try every combination of the uncertain entries, until one has
- * the checksum that the manifest records. A wrong one has that checksum with probability 2^-64. */
+ * the checksum that the manifest records. A wrong combination has that checksum with probability
+ * 2^-64. */
 static int repair_sums(struct repair *r, struct repair_target *t, uint64_t block)
 {
 	const uint64_t wanted = recorded(r->v, t->file, block);
@@ -328,7 +330,7 @@ static int repair_sums(struct repair *r, struct repair_target *t, uint64_t block
 /* ---- all files ---- */
 
 /* Check all blocks again after blocks of checksums.npy were repaired: blocks whose checksum was
- * unknown before can be checked now. Keeps the states of the repaired blocks for the report. */
+ * unknown before can be checked now. Keeps the states of repaired blocks for the report. */
 static int check_again(struct repair *r)
 {
 	struct rung__verify *v = r->v;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All rows of a source, in the order of vertices, compared with those of the dataset, in the order
- * of ranks. Both may be larger than memory.
+ * Compares all rows of a source, in the order of vertices, with those of the dataset, in the order
+ * of ranks. Both can be larger than memory.
  *
  * Each side is in random order for the other: fetching rows one by one would cost a read each, and
  * partitioning them into buckets would need as much disk space as the features. So each side is
@@ -23,20 +23,20 @@
 struct comparison {
 	const struct rung__verify *v;
 	struct rung__verify_rows *rows;
-	uint64_t rank_first, rank_end; /* ranks of this pass */
+	uint64_t rank_first, rank_end; /* ranks that this pass compares */
 	/* [rank_end - rank_first][RUNG__FINGERPRINT_BYTES] of the source's rows, by rank */
 	unsigned char *prints;
 	uint64_t rows_per_item;                              /* rows of one read */
-	struct rung__chunks chunks;                          /* of the source */
+	struct rung__chunks chunks;                          /* chunks of the source */
 	struct rung__direct source, staged[RUNG__FILES_MAX]; /* fd -1: not open */
 	uint64_t items[RUNG__FILES_MAX + 1];                 /* first item of each staged file */
-	/* rows of each staged file that are compared in this pass: numbers in the file */
+	/* rows of each staged file that this pass compares, numbered within the file */
 	uint64_t local_first[RUNG__FILES_MAX];
 	uint64_t local_end[RUNG__FILES_MAX];
 	_Atomic uint64_t different, first_rank; /* results, from all threads */
 };
 
-/* Check that the source has as many rows, and as long ones, as the staged array. */
+/* Check that the source has as many rows as the staged array, of the same length. */
 static int check_shape(const struct rung__verify *v, const struct rung__verify_rows *rows,
                        const struct rung_array_info *staged)
 {
@@ -70,7 +70,7 @@ int rung__verify_rows_open(const struct rung__verify *v, const char *spec, const
 		                  name, spec);
 	rows->layout = name ? rung__manifest_array_layout(&file->array)
 	                    : rung__manifest_features_layout(m);
-	/* staged in place: the dataset's rows are in the order of vertices as well */
+	/* if staged in place, the dataset's rows are in the order of vertices as well */
 	if (!name && m->feature_file_count == 0)
 		rows->layout.vertex_of_rank = v->vertex_of_rank;
 	rc = rung_source_open(spec, &rows->src);
@@ -167,7 +167,7 @@ static int check_staged(void *ctx, uint64_t item, unsigned char *buffer)
 
 /*
  * Divide the staged rows of the pass into items. In features files the ranks of a pass are
- * contiguous. Rows staged in place may be anywhere, so each pass reads the whole file.
+ * contiguous. The ranks of rows staged in place are scattered, so each pass reads the whole file.
  * @return number of items in all files
  */
 static uint64_t hand_out_items(struct comparison *c)

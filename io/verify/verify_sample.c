@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A sample of the rows, compared byte by byte. Vertices are drawn in ascending order, so reads of
+ * Compares a sample of the rows, byte by byte. Vertices are drawn in ascending order, so reads of
  * the source ascend. The staged rows of a batch are sorted by rank, so they are read in the order
  * of their positions as well. One seed always draws the same sample.
  */
@@ -11,12 +11,13 @@
 #include "rows/rows.h"
 #include "verify/state.h"
 
-/* bytes of a batch's rows: large enough that some rows are neighbours in the source */
+/* size of a batch's rows in bytes: large enough that some rows are close to each other in the
+ * source */
 #define BATCH_BYTES (16u << 20)
 
 /* A row of a batch. */
 struct drawn_row {
-	uint64_t rank, at; /* at: its number in the batch */
+	uint64_t rank, at; /* at: the row's number in the batch */
 };
 
 /* Memory of a batch. */
@@ -41,18 +42,18 @@ bool rung__row_sample_init(struct rung__row_sample *sample, const struct rung__v
 }
 
 /* Selection sampling: each vertex is chosen with the probability left / rest, so every sample is
- * equally likely and the last vertex completes it. Needs no memory, and ascends. */
+ * equally likely and the last vertex completes it. It needs no memory, and the vertices ascend. */
 uint64_t rung__row_sample_next(struct rung__row_sample *sample)
 {
 	uint64_t vertex;
 
 	do {
-		/* 53 bits: those that a double represents exactly */
+		/* 53 bits, which a double represents exactly */
 		const uint64_t draw = rung__mix64(rung__mix64(sample->seed) ^ sample->vertex) >> 11;
 		const double rest = (double)(sample->vertex_count - sample->vertex);
 
 		vertex = sample->vertex++;
-		/* all remaining vertices are needed: not left to rounding */
+		/* all remaining vertices are needed, which must not depend on rounding */
 		if (sample->left == sample->vertex_count - vertex ||
 		    (double)draw * 0x1p-53 * rest < (double)sample->left) {
 			sample->left--;
@@ -75,7 +76,7 @@ static int read_staged(const struct rung__verify_rows *rows, const struct sample
 	const struct rung__layout *layout = &rows->layout;
 	struct rung__failure failure = { .rc = 0 };
 
-	(void)threads; /* in builds without OpenMP */
+	(void)threads; /* unused in builds without OpenMP */
 	/* 16 neighbours per thread: reads that follow each other stay close on the device */
 #pragma omp parallel for num_threads(threads) schedule(static, 16)
 	for (uint64_t i = 0; i < count; i++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Splits compared with their sources, in memory: they have few ids. */
+/* Compares splits with their sources in memory, because they have few ids. */
 #include <string.h>
 
 #include "verify/state.h"

@@ -18,7 +18,7 @@ import time
 
 
 def _is_point(name):
-    """Return whether a handler may run after this instruction, and not only in the tracer."""
+    """Return whether a handler can run after this instruction, and not only in the tracer."""
     return (name.startswith("CALL") and "INTRINSIC" not in name
             or name in ("RESUME", "JUMP_ABSOLUTE", "JUMP_BACKWARD")
             or name.startswith("POP_JUMP_BACKWARD"))
@@ -94,7 +94,7 @@ def points(call, after=lambda: None):
 
 
 def at_every_point(call, after=lambda: None, most=400):
-    """Interrupt `call()` at each of its points, at most at `most` of them. @return interrupts"""
+    """Interrupt `call()` at its points, at no more than `most` of them. @return interrupts"""
     count = points(call, after)
     step = max(1, -(-count // most))
     done = 0

@@ -244,7 +244,7 @@ def test_a_read_that_never_completes(gated, staged):
     """, staged.path)
 
 
-def test_the_program_may_exit_at_any_moment(gated, staged):
+def test_the_program_can_exit_at_any_moment(gated, staged):
     """Stores, rows and gathers are neither closed nor dropped, in modules and in cycles."""
     socket = gated("""
         import sys

@@ -19,7 +19,7 @@ class BadInput(CliTest):
         self.out = self.path("out")
 
     def refused(self, says, code=1, more=(), **changes):
-        """Check that staging so changed fails with all words of `says` and leaves nothing."""
+        """Check that staging with this change fails with all words of `says` and leaves nothing."""
         before = sorted(os.listdir(self.folder))
         message = self.fails("stage", *self.graph.options(**changes), "--out", self.out, *more,
                              code=code, says=says)

@@ -182,7 +182,7 @@ class Killed(CliTest):
             time.sleep(self.seconds * kill / self.KILLS * 1.1)
             process.kill()
             process.communicate()
-            # Staging had finished; only the journal may be left to remove.
+            # Staging had finished; at most the journal remains to be removed.
             if os.path.exists(self.out):
                 whole += 1
                 if os.path.exists(os.path.join(self.out, "journal")):

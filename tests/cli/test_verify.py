@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """rung verify with sources: differences are named, a sample reads a part, and damage is repaired,
-also after a repair was killed."""
+even after a repair was killed."""
 import filecmp
 import os
 import random

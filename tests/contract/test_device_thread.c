@@ -187,7 +187,7 @@ Test(handoff, rows_are_copied_during_sorts_with_three_refill_threads)
 
 /*
  * CUDA is queried about a request at most once per RUNG__CHECK_NS and never right after the submit,
- * so N queries take at least N times that long.
+ * so N queries take at least N times RUNG__CHECK_NS.
  */
 static void cuda_is_rarely_asked(uint64_t host_bytes)
 {

@@ -166,8 +166,8 @@ Test(gpu_cards, a_gather_on_a_stream_of_another_gpu_is_refused)
 
 	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, theirs, &request), RUNG_E_INVAL);
 	says("is on GPU 2, but the store gathers on GPU 1; give a stream of GPU 1");
-	sim_fail("cuStreamGetDevice", 1,
-	         cudaErrorUnknown); /* as with a driver that lacks this function */
+	/* as with a driver that lacks this function */
+	sim_fail("cuStreamGetDevice", 1, cudaErrorUnknown);
 	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, theirs, &request), RUNG_E_IO);
 	says("cuda: starting the gather kernel");
 	fixture_gather_and_check(&f, ids, ASKED);

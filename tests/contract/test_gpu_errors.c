@@ -262,7 +262,7 @@ Test(gpu_errors, a_failed_launch_fails_only_its_request)
 		gather_is_right();
 }
 
-/* Kernels report their own end. CUDA is queried now and then, in case they never can. */
+/* Kernels report their own end. CUDA is also queried now and then, in case a kernel never can. */
 Test(gpu_errors, a_failed_device_is_noticed_although_it_reports_nothing)
 {
 	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);

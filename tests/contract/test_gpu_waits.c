@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How callers of stores on simulated GPUs wait: another stream's work waits for rows, the host
- * waits for nothing when every row is a hit, and waits with a limit end.
+ * How callers of stores on simulated GPUs wait. Work on another stream waits for rows, the host
+ * waits for nothing if every row is a hit, and a wait with a time limit ends.
  */
 #include <criterion/criterion.h>
 
@@ -132,7 +132,7 @@ Test(gpu_waits, nothing_is_allocated_after_open)
 	cr_assert_eq(calls_of_waits(), before);
 }
 
-/* A wait with a limit ends, and the request continues. */
+/* A wait with a time limit ends, and the request continues. */
 Test(gpu_waits, a_wait_with_a_limit_ends_while_the_gpu_is_silent)
 {
 	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);

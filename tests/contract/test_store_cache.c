@@ -205,7 +205,7 @@ static void gather_together(uint64_t width, int no_merge, uint64_t count)
 		requests[r] = submit(ids, count, &outs[r]);
 	for (unsigned tries = 0; tries < 1000 && atomic_load(&support_fault.seen) == 0; tries++)
 		usleep(1000);
-	/* let the others find their rows in flight; a late one may find them cached */
+	/* let the other requests find their rows in flight; a late request may find them cached */
 	usleep(20000);
 	atomic_store(&support_fault.release, 1);
 	for (unsigned r = 0; r < 3; r++) {
@@ -334,7 +334,8 @@ Test(store_cache, a_list_that_cannot_be_announced_is_refused_as_a_whole)
 #define BATCHES 60u
 #define BATCH   150u
 
-/* Batch n of a trace over the cold rows: the hotter a row, the likelier; each row at most once. */
+/* Batch n of a trace over the cold rows: a hotter row is more likely to occur; each row occurs at
+ * most once. */
 static void draw(uint64_t n, uint64_t *ranks)
 {
 	bool taken[ROWS] = { false };
@@ -371,7 +372,7 @@ static uint64_t trace_hits(unsigned ahead)
 	return hits;
 }
 
-/* Hits if the hottest cold rows were kept for ever once they have been read. */
+/* Hits if the hottest cold rows stayed in the cache once they have been read. */
 static uint64_t static_hits(void)
 {
 	bool seen[ROWS] = { false };

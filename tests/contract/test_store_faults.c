@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The store over a tier that fails: nothing is lost, nothing hangs, and the store continues. */
+/* The store over a tier that fails: no request is lost or hangs, and the store continues. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <pthread.h>

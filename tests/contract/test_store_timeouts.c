@@ -105,7 +105,7 @@ Test(timeouts, slow_reads_do_not_delay_others)
 	struct rung_request *request;
 	uint64_t expired, next = 2600;
 
-	open_script(LARGE, &opts); /* many slots: completions are polled in groups */
+	open_script(LARGE, &opts); /* many slots, because completions are polled in groups */
 	atomic_store(&holding, RUNG__ARRAY_LEN(slow));
 	script.decide = hold_next;
 	request = submit(slow, RUNG__ARRAY_LEN(slow), out);

@@ -68,7 +68,8 @@ static void read_inflated(const struct rung_source *src, uint64_t bytes)
 	}
 }
 
-/* Only members that rung reads in place: libzip has inflated small compressed ones. */
+/* Only for members that rung reads in place: small compressed ones were inflated by libzip
+ * itself. */
 static void read_all(const struct rung_source *src, const char *path)
 {
 	const struct rung_array_info *info = rung_source_info(src);

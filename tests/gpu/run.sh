@@ -113,9 +113,9 @@ fi
 build=$(cd "$build" && pwd) || exit 1
 library=$build/librung.so
 
-# The C and C++ runtimes are the other machine's: a newer runtime serves programs that were linked
-# with an older one, and a Python process must not get an older libstdc++ than its other modules
-# need.
+# The C and C++ runtimes are the other machine's: programs that were linked with an older runtime
+# also work with a newer one, and a Python process must not get an older libstdc++ than its other
+# modules need.
 libraries_of() {
 	ldd "$1" | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' |
 		grep -vE '/(libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s)\.so'

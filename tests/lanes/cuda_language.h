@@ -63,7 +63,8 @@ template <class T> inline T lanes_shuffle(unsigned mask, T value, unsigned sourc
 	return value;
 }
 
-/* Without a width: the whole warp. Up and down past its edge give the lane's own value. */
+/* Without a width: the whole warp. A shuffle up or down past its edge returns the lane's own
+ * value. */
 template <class T>
 inline T __shfl_sync(unsigned mask, T value, int source, int line = __builtin_LINE())
 {
@@ -150,7 +151,7 @@ inline void __threadfence_system()
 	lanes::note_stores(false);
 }
 
-/* Only the calling lane: the least that CUDA promises. */
+/* Only the calling lane, which is the least that CUDA promises. */
 inline unsigned __activemask()
 {
 	return 1u << threadIdx.x % lanes::WARP;

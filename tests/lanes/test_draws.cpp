@@ -83,7 +83,7 @@ static void draws_match_a_loop()
 			std::vector<list> lists;
 			for (unsigned i = 0; i < (fanout > 32 ? 20u : 150u); i++)
 				lists.push_back({ fanout + more, fanout });
-			/* lists that are taken whole, in between */
+			/* lists that are taken whole, among the others */
 			lists[3] = { fanout / 2, fanout / 2 };
 			lists[7] = { 0, 0 };
 			scenario("%u draws of %u", fanout, (unsigned)(fanout + more));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler's kernels, lane by lane: they give the CPU's batches for any graph, fanouts and
- * tiers. */
+/* The sampler's kernels, lane by lane: they return the same batches as the CPU for any graph,
+ * fanouts and tiers. */
 #include "base/random.h"
 #include "sampler_case.h"
 

@@ -8,10 +8,10 @@
  * promises are reported. An operation comes after the call that put it on its stream and after the
  * operations in front of it; a wait comes after the operation waited for.
  *
- * Visible are the accesses of kernels (the harness reports each), of copies and fills, and of words
- * that streams wait for. For host functions only locks and signals are visible, because all of them
- * run on the device thread's stack. So a kernel is reported if it writes memory that the host or
- * another stream reads without waiting, whichever way the threads happened to run.
+ * The visible accesses are those of kernels (the harness reports each), of copies and fills, and of
+ * words that streams wait for. For host functions only locks and signals are visible, because all
+ * of them run on the device thread's stack. So a kernel is reported if it writes memory that the
+ * host or another stream reads without waiting, whichever way the threads happened to run.
  */
 #ifndef SIM_RACE_H
 #define SIM_RACE_H

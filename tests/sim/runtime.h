@@ -47,7 +47,7 @@ struct queue;
 struct mark {
 	std::shared_ptr<struct queue> where; /* null: nothing */
 	uint64_t position = 0;
-	race::token last; /* of the operation there */
+	race::token last; /* of the operation at this position */
 };
 
 /** A word that a stream waits for. */
@@ -238,7 +238,7 @@ cudaError_t capture_wait(struct stream &st, const struct event &e); /* a stream 
 
 /** gpu.cpp */
 cudaError_t load_kernel(state &s, held_lock &lock, const void *function);
-void *find_driver_function(const char *symbol); /* context functions; NULL: not one of them */
+void *find_driver_function(const char *symbol); /* context functions; NULL: another function */
 
 /** stream.cpp */
 std::shared_ptr<struct stream> find_stream(state &s, cudaStream_t handle);

@@ -6,8 +6,8 @@
  *
  * The program ends if a kernel accesses memory out of bounds, a copy uses unregistered memory or
  * crosses the boundary of two registrations, a destroyed handle is used, or CUDA is called after
- * exit handlers have unloaded the runtime. The simulator cannot show operations that overlap (each
- * runs in one piece), calls that a real driver refuses, or time.
+ * exit handlers have unloaded the runtime. The simulator cannot reproduce operations that overlap
+ * (each runs in one piece), calls that a real driver refuses, or time.
  *
  * A test program links the runtime and kernels/ as objects in front of librung.a
  * (rung_add_sim_test_program()), so that the real ones are not linked. For tests in Python,
@@ -53,8 +53,8 @@ unsigned long sim_calls(const char *function);
  * unless it is a host function. */
 void sim_hold(bool hold);
 
-/** @return whether a GPU has a context: from a call that needs one while it was current, from set
- * or from retain */
+/** @return whether a GPU has a context: created by a call that needs one while the GPU was current,
+ * by cudaSetDevice or by cuDevicePrimaryCtxRetain */
 bool sim_has_context(int gpu);
 
 /**

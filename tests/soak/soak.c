@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One store after the other until the time is over. Exit: 0 passed, 1 failed, 2 usage, 77 the test
- * cannot run here. */
+/* Runs one store after another until the time is over. Exit: 0 passed, 1 failed, 2 usage, 77 the
+ * test cannot run here. */
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * The soak: stores of random shapes, one after the other, each under load from several threads
+ * The soak: stores of random shapes, one after another, each under load from several threads
  * while reads fail, are short, late or never complete, and the tier breaks. Every returned row is
  * compared, every failure must have an injected cause, the store's counters must add up, and
  * nothing may leak.
@@ -53,7 +53,7 @@ struct soak_faults {
 	uint32_t shaky_count; /* rows that fail most of the time */
 	uint64_t shaky_ranks[4];
 	uint64_t break_at; /* the tier breaks at this read; 0: never */
-	bool refuses;      /* then refuses reads, instead of never reporting them */
+	bool refuses;      /* it then refuses reads, instead of never reporting them */
 };
 
 /** Counters of the whole run. */

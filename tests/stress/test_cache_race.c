@@ -183,7 +183,7 @@ static void open_side(struct side *side)
 	}
 }
 
-/* One life after the other; every second one ends as if killed. */
+/* One life of a client after another; every second life ends as if the client were killed. */
 static void *side_main(void *arg)
 {
 	struct side *side = arg;

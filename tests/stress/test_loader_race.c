@@ -139,7 +139,7 @@ static void *gather(void *arg)
 	return arg;
 }
 
-/* Hand a batch to a putter. Waits if it has not put the last one yet. */
+/* Hand a batch to a putter. Waits if the putter has not put its last batch yet. */
 static void give(const struct rung_loader_batch *batch, uint64_t to)
 {
 	const struct rung_loader_batch *none = NULL;

@@ -21,7 +21,7 @@ TESTS = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 GOLDEN = os.path.join(TESTS, "cli", "golden")
 SANITIZED = bool(os.environ.get("RUNG_SANITIZE"))
 
-# a shell may start background jobs with these signals ignored
+# a shell can start background jobs with these signals ignored
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for _number in (signal.SIGTERM, signal.SIGHUP):
     signal.signal(_number, signal.SIG_DFL)

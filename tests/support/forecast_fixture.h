@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A plan and a profile small enough for calculations by hand, for the tests of forecasts and of
- * choices from a profile. */
+/** A plan and a profile that are small enough to calculate forecasts by hand, for the tests of
+ * forecasts and of choices from a profile. */
 #ifndef SUPPORT_FORECAST_FIXTURE_H
 #define SUPPORT_FORECAST_FIXTURE_H
 

@@ -12,8 +12,8 @@ void support_machine(const char *name, char *root, size_t root_bytes);
 /** Create a symbolic link in it; replaces an existing entry. */
 void support_put_link(const char *root, const char *name, const char *target);
 
-/** Write node `node` of a two-node machine with `total` and free memory in KiB; the other node is
- * at distance 20. `cpus` as in cpulist. */
+/** Write node `node` of a two-node machine with this total and free memory in KiB; the other node
+ * is at distance 20. `cpus` has the format of the kernel's cpulist. */
 void support_put_node(const char *root, unsigned node, const char *cpus,
                       unsigned long long total_kib, unsigned long long free_kib);
 

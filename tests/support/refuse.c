@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that may not set or query where its memory is placed. */
+/* A process that is not permitted to set or query where its memory is placed. */
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>

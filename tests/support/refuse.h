@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** A process that may not set or query where its memory is placed, as in many containers. */
+/** A process that is not permitted to set or query where its memory is placed, as in many
+ * containers. */
 #ifndef RUNG_TEST_REFUSE_H
 #define RUNG_TEST_REFUSE_H
 

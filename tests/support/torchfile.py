@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dicts of integers and arrays as torch.save() writes them, without torch and NumPy: pickle only
+"""Writes dicts of integers and arrays as torch.save() does, without torch and NumPy: pickle only
 needs the names of the classes."""
 import io
 import pickle

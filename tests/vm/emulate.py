@@ -6,10 +6,10 @@ import sys
 import tempfile
 import threading
 
-LIMIT = 240         # seconds for a machine: enough for a slow one, and ends a stuck one
+LIMIT = 240         # seconds until a machine is killed: a slow one needs less
 START_LIMIT = 60    # seconds until its first program prints something
 
-# Without no_timer_check a kernel takes a late emulated timer for a broken one.
+# Without no_timer_check a kernel mistakes a late emulated timer for a broken one.
 KERNEL_OPTIONS = ("console=ttyS0 quiet panic=-1 mitigations=off nokaslr tsc=reliable"
                   " no_timer_check")
 

@@ -78,7 +78,7 @@ def test_protocol(store, graph):
         features.get_tensor(group_name=None, attr_name="x", index=torch.tensor([1200]))
 
 
-def test_other_objects_than_a_store_are_refused(store):
+def test_objects_other_than_a_store_are_refused(store):
     for given in ("graph.rung", torch.zeros(3), {"x": "graph.rung"}):
         with pytest.raises(rung.InvalidError, match=r"'x': a \w+, not a rung.Store; use"):
             rung.FeatureStore(given)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The shared cold-row cache when one process stops making progress: a process that starts reading
- * rows and hangs, keeps the lock, or is stopped, delays the others only briefly.
+ * The shared cold-row cache when one process stops making progress: a process that hangs while it
+ * reads rows, keeps the lock, or is stopped delays the others only briefly.
  */
 #include <criterion/criterion.h>
 #include <fcntl.h>
@@ -22,10 +22,10 @@
 
 struct holding {
 	struct rung__cache_shape shape;
-	uint64_t rank_last; /* and every second one below */
+	uint64_t rank_last; /* and every second rank below it */
 	unsigned count;
 	int fd;          /* of the index */
-	bool keeps_lock; /* and keeps it for ever */
+	bool keeps_lock; /* acquires the lock and never releases it */
 };
 
 static int hold_for_ever(const struct holding *h)

@@ -18,7 +18,7 @@
 typedef int (*wait_value_fn)(cudaStream_t stream, unsigned long long at, uint32_t value,
                              unsigned flags);
 
-/* The caller's work on a stream: it starts when the word is set, and copies rows. */
+/* The caller's work on a stream. It starts when the word is set, and copies rows. */
 static struct {
 	uint32_t *word;        /* pinned */
 	unsigned char *copies; /* pinned: [BATCHES][BATCH_ROWS_MAX * WIDTH] */
@@ -54,7 +54,7 @@ static inline void open_all(uint64_t host_bytes)
 	memset(user.copies, 0x11, (size_t)BATCHES * BATCH_ROWS_MAX * WIDTH);
 }
 
-/* Work that is submitted to the stream from now on waits until let_go(). */
+/* From now on, work that is submitted to the stream waits until let_go(). */
 static inline void hold(cudaStream_t stream)
 {
 	enum cudaDriverEntryPointQueryResult found;

@@ -187,7 +187,7 @@ static inline uint64_t bound_on(const unsigned char *at, int node)
 {
 	uint64_t bytes = 0;
 
-	/* requests of one page are the trial, whose memory may have been reused */
+	/* a request of one page is the trial, whose memory may have been reused */
 	for (unsigned i = 0; i < bound_count; i++) {
 		if (bound[i].at == at + bytes && bound[i].node == node && bound[i].bytes > 4096) {
 			cr_assert_not(bound[i].touched);

@@ -42,7 +42,7 @@ struct script_settings {
 	uint32_t merge_gap_bytes, read_bytes_max;
 	bool shuffled; /* completed reads are reported in random order */
 	uint64_t seed; /* of that order */
-	/* every reap returns this much later than it should, and does not report reads that
+	/* every reap returns this much later than it should, and does not report even reads that
 	 * completed in time */
 	uint64_t oversleep_ns;
 	_Atomic int release;
@@ -53,7 +53,7 @@ struct script_settings {
 	_Atomic uint64_t sent, ended, held, violations;
 	/* peak of reads in flight with a fate `held` or a delay */
 	_Atomic uint64_t late_peak;
-	_Atomic uint64_t expired; /* calls of reap that ran into their timeout */
+	_Atomic uint64_t expired; /* calls of reap that reached their timeout */
 };
 
 extern struct script_settings script;

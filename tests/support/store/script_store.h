@@ -24,7 +24,7 @@
 static struct store_fixture f;
 static uint64_t ids[ASKED];
 static unsigned char *out;
-static _Atomic int holding; /* number of reads to hold */
+static _Atomic int holding; /* number of reads to hold back */
 static _Atomic int failing; /* errno of reads of the ranks below */
 static uint64_t fail_first, fail_end;
 

@@ -10,7 +10,7 @@
  *   submit SEED    "0" once a gather is in flight, or its negative status
  *   finish         waits for that gather: "N" rows that were wrong, or its negative status
  *   gpu            the number of the GPU that gathers
- *   go             "0" at once; gathers until any next line arrives, then answers "N", the rows
+ *   go             "0" at once; gathers until the next line arrives, then answers "N", the rows
  *                  that were wrong
  * RUNG_TEST_ATTACH_GPU in the environment sets opts.gpu of its attach. It closes its store and
  * exits with 0 when its input ends.
@@ -35,7 +35,7 @@ struct share_child {
 int share_child_start(struct share_child *child, const char *role, const char *socket_path,
                       const char *dataset_dir);
 
-/** Send it a line, and wait for the number it answers; -1 if it died. */
+/** Send it a line, and wait for its answer. @return the number in the answer; -1 if it died */
 int share_child_ask(struct share_child *child, const char *line);
 
 /** Close its input, and wait for its exit. @return its exit status */

@@ -28,12 +28,12 @@ struct rung_store *share_fixture_attach(const struct share_fixture *s);
 /** Gather rows from `store`, a third of them cold, and end the program if one is wrong. */
 void share_fixture_check(struct share_fixture *s, struct rung_store *store, uint64_t seed);
 
-/** The same `rounds` times, while `child_count` processes (at most 4) attach and gather. */
+/** The same, `rounds` times, while `child_count` processes (at most 4) attach and gather. */
 void share_fixture_compete(struct share_fixture *s, struct rung_store *store, unsigned child_count,
                            unsigned rounds);
 
-/** Open descriptors of this process; *inherited_out of them would stay open in a program that it
- * executes. */
+/** Number of open descriptors of this process; *inherited_out of them would stay open in a program
+ * that it executes. */
 unsigned share_fixture_descriptors(unsigned *inherited_out);
 
 /** Wait until `count` descriptors are open: the server hangs up a moment after the attacher has its

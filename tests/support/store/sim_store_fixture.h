@@ -53,7 +53,7 @@ static inline void tear_down(void)
 	}
 }
 
-/* A skip runs no tear-down; the store ends with the process. */
+/* A skipped test runs no tear-down; its store ends with the process. */
 #define SKIP(why)                                                                                  \
 	do {                                                                                       \
 		support_remove(f.parent);                                                          \

@@ -31,8 +31,8 @@ Test(random, no_value_is_rejected_for_a_power_of_two)
 	}
 }
 
-/* The state is a number in a mixed radix: each draw takes its lowest digit, the last one in base
- * 2. */
+/* The state is a number in a mixed radix. Each draw removes its lowest digit; the last digit has
+ * base 2. */
 static uint64_t digit_below(struct rung__rng *stream, uint64_t limit)
 {
 	const uint64_t digit = stream->state % limit;

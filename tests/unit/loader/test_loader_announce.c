@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loader: batches are announced ahead to the cold-row cache, as far as its window has room. */
+/* The loader: batches are announced ahead to the cold-row cache, as long as its window has room. */
 #include <sched.h>
 
 #include "loader_fixture.h"

@@ -203,7 +203,7 @@ Test(placement, memory_of_a_gpu_is_used_only_when_requested)
 
 Test(placement, nothing_is_placed_unless_the_machine_has_several_nodes)
 {
-	/* on the third, the job is allowed one node of two */
+	/* on the third machine, the job may use only one node of two */
 	static const char *const machines[] = { "one-node", "no-numa", "two-sockets",
 		                                "grace-hopper" };
 	struct rung__placement_set placements;

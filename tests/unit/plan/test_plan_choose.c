@@ -184,7 +184,8 @@ Test(plan_choose, rows_have_the_rates_of_their_nodes, .init = two_nodes)
 	                   (100 + 3 * 200 + 4 * ID_NS) * 1e-9, 1e-15);
 	opts.threads = 1000; /* three rows over the link, whose rate limits any number of threads */
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 3 * 125 * 1e-9, 1e-15);
-	/* now half of the threads are there, and half of the far rows go in the other direction */
+	/* now half of the threads are on that node, and half of the far rows go in the other
+	 * direction */
 	rung__nodes_add(&plan.cpu_nodes, 1);
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 1.5 * 125 * 1e-9, 1e-15);
 	opts.threads = 1;

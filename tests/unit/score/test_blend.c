@@ -83,13 +83,13 @@ static struct counted draw_counted(uint64_t count, uint64_t batches, uint64_t re
 }
 
 /*
- * Four vertices, all predicted 1/2; m = 1 3/4 1/4 0 over four batches, one of them repeated, where
- * vertices 1 and 2 came out otherwise. g = (2 + 1/4) / (2 + 1/4) = 1, total = 1/4 + 1/16 + 1/16 +
- * 1/4 = 5/8; B = 3/8 / 3 = 1/8, of the draws (2 + 4) / (1 + 4), held to 1: noise = 1/8 + 1/16 =
- * 3/16, w = 7/10: p = 1/2 + 7/10 (m - 1/2) = 17/20 27/40 13/40 3/20.
+ * Four vertices, all predicted 1/2; m = 1 3/4 1/4 0 over four batches, one of which was repeated
+ * with different results for vertices 1 and 2. g = (2 + 1/4) / (2 + 1/4) = 1, total = 1/4 + 1/16 +
+ * 1/16 + 1/4 = 5/8; B = 3/8 / 3 = 1/8; the share of the draws is (2 + 4) / (1 + 4), limited to 1:
+ * noise = 1/8 + 1/16 = 3/16, w = 7/10: p = 1/2 + 7/10 (m - 1/2) = 17/20 27/40 13/40 3/20.
  *
- * Nothing otherwise: of the draws are 4 / (1 + 4). An epoch of 8 batches is half done: h = f = 1/2,
- * h (1 - h) / f = 1/2. noise = 1/8 (4/5 + 1/5 / 2) + 1/16 = 7/40, w = 18/25.
+ * Without differences, the share of the draws is 4 / (1 + 4). An epoch of 8 batches is half done:
+ * h = f = 1/2, h (1 - h) / f = 1/2. noise = 1/8 (4/5 + 1/5 / 2) + 1/16 = 7/40, w = 18/25.
  */
 Test(blend, four_vertices_worked_out_by_hand)
 {
@@ -179,8 +179,8 @@ static void naive_bin(const struct counted *c, const uint32_t *bins, uint32_t lo
 	}
 }
 
-/* From the top: whole bins are combined until there are 256 vertices. The remaining vertices belong
- * to the last group. */
+/* Starting at the top, whole bins are combined until there are 256 vertices. The remaining vertices
+ * belong to the last group. */
 static void naive_blend(const struct counted *c, double *p_out)
 {
 	uint32_t *bins = malloc(c->count * sizeof(*bins)), low, high = 4000;
@@ -290,8 +290,8 @@ Test(blend, it_is_closer_to_the_truth_than_its_inputs_and_predicts_its_hits)
 	}
 }
 
-/* The same counts of whole epochs: they are the truth if the repeats agree, and not if the repeats
- * are other draws. */
+/* The same counts of whole epochs in both cases: they are the truth if the repeats agree, but not
+ * if the repeats are different draws. */
 Test(blend, counts_that_repeat_exactly_are_trusted)
 {
 	struct counted c = draw_counted(20000, 20, 10, 0, 5);

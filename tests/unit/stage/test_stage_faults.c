@@ -173,7 +173,7 @@ static void fails_and_goes_on(enum call kind, int err, int status, int step)
 				failures++;
 			}
 			cr_assert_not(opens(partial));
-			/* also if the last sync failed, after the rename */
+			/* even if the last sync failed, after the rename */
 			if (rc < 0) {
 				opts.resume = 1;
 				cr_assert_eq(rung_stage(&opts, NULL), 0, "call %d: %s", at,
@@ -286,7 +286,8 @@ static int cut_source(void *ctx, const char *name, unsigned long long done,
 	return 0;
 }
 
-/* A file that is truncated after the first range is another file when the run is resumed. */
+/* A file that is truncated after the first range counts as a different file when the run is
+ * resumed. */
 Test(stage_faults, a_source_that_shrinks_while_it_is_read_is_reported)
 {
 	setup_ranges();

@@ -60,7 +60,7 @@ static void resumes_from_anywhere(enum rung_row_order plan, bool in_files)
 		}
 		opts.resume = 1;
 		cr_assert_eq(stage_killed_at(0), 0, "step %d",
-		             k); /* also if it was complete, or complete except for the journal */
+		             k); /* even if it was complete, or complete except for the journal */
 		same_files(reference, out);
 		no_leftovers(out);
 		support_remove(out);

@@ -359,7 +359,7 @@ static void print_json(const struct numa_measured *measured)
 	json_decref(root);
 }
 
-/* All formats, one after the other. */
+/* All formats, one after another. */
 static char *print_all(void)
 {
 	static struct rung_topology_node nodes[] = { { .node = 0 }, { .node = 3 } };

@@ -76,7 +76,8 @@ Test(verify_compare, labels_scores_and_splits_that_differ_are_counted)
 	report = verified(&opts, RUNG_E_CORRUPT);
 	cr_assert_eq(report.split_ids_different, 1);
 	cr_assert_eq(report.rows_different + report.lists_different, 0);
-	opts.split_specs = (const char *[]){ valid, valid }; /* as many ids, all different */
+	/* the same number of ids, all of them different */
+	opts.split_specs = (const char *[]){ valid, valid };
 	report = verified(&opts, RUNG_E_CORRUPT);
 	cr_assert_eq(report.split_ids_different, 200);
 	opts.split_names = (const char *[]){ "train", "test" };

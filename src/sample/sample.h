@@ -13,20 +13,21 @@
 
 /* Buffers of a sampling thread. */
 struct rung__space {
-	struct rung__positions positions; /* of the vertices of its batch */
+	struct rung__positions positions; /* positions of the vertices of the thread's batch */
 	uint64_t *set;                    /* [set_size] drawn positions + 1; 0: free */
 };
 
 struct rung_sampler {
-	struct rung_csc csc; /* its arrays are borrowed */
+	struct rung_csc csc; /* the sampler does not own the arrays of the graph */
 	uint32_t fanouts[RUNG_HOPS_MAX];
 	uint32_t hop_count;
 	enum rung_draws draws;
 	uint64_t seed;
 	uint32_t threads;
-	uint64_t set_size; /* of one thread's hash set, a power of two; 0: no hop needs one */
-	bool hashed;       /* positions are in hash tables, not in dense ones */
-	bool spread;       /* all spaces have positions, not only the first */
+	/* slots of each thread's hash set, a power of two; 0: no hop needs a set */
+	uint64_t set_size;
+	bool hashed;                /* positions are in hash tables, not in dense ones */
+	bool spread;                /* all spaces have positions, not only the first */
 	struct rung__space *spaces; /* [threads] */
 };
 
@@ -44,14 +45,14 @@ struct rung_batch {
 	uint64_t *vertices;
 	uint64_t vertex_count;
 	uint64_t vertices_capacity;
-	uint64_t *wide_ids; /* ids of 8 bytes as drawn, before they are numbered */
+	uint64_t *wide_ids; /* drawn ids of 8 bytes, before they are numbered */
 	uint64_t wide_ids_capacity;
 	uint32_t hop_count; /* 0: empty, or its sampling failed */
 	struct batch_hop hops[RUNG_HOPS_MAX];
 };
 
-/** Number of draws at a vertex of this degree. A fanout of UINT32_MAX is the whole list, which may
- * be longer than that. */
+/** Number of draws at a vertex of this degree. A fanout of UINT32_MAX means the whole list, even if
+ * it is longer than that. */
 static RUNG__ANYWHERE inline uint64_t rung__draw_count(uint32_t fanout, uint64_t degree)
 {
 	return fanout == UINT32_MAX ? degree : RUNG__MIN((uint64_t)fanout, degree);
@@ -80,8 +81,8 @@ void rung__draw(const struct rung_csc *csc, uint64_t hop_key, const uint64_t *ve
 void rung__draw_positions(uint64_t hop_key, uint64_t vertex, uint64_t degree, uint64_t count,
                           uint64_t *set, uint64_t *positions);
 
-/** rung_sampler_sample() on the thread that has this space; the draws of a hop are shared by
- * `threads` threads. */
+/** rung_sampler_sample() on the thread that owns this space. `threads` threads share the draws of a
+ * hop. */
 int rung__sample(const struct rung_sampler *sampler, struct rung__space *space,
                  const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key, uint32_t threads,
                  struct rung_batch *batch);

@@ -126,7 +126,8 @@ static int read_seeds(const struct rung_sampler *sampler, struct rung__positions
 			                  "sampling: seeds %" PRIu32 " and %" PRIu64
 			                  " are both %" PRIu64 "; pass each once",
 			                  position, i, seeds[i]);
-		batch->vertex_count = i + 1; /* for rung__positions_clear() after an error */
+		/* so that rung__positions_clear() removes them after an error */
+		batch->vertex_count = i + 1;
 	}
 	return 0;
 }
@@ -137,8 +138,9 @@ struct hop {
 	struct rung__space *space;
 	struct rung_batch *batch;
 	struct batch_hop *out;
-	uint64_t key;       /* rung__draw_hop_key() */
-	uint64_t dst_first; /* vertices below it have drawn in an earlier hop and do not again */
+	uint64_t key; /* rung__draw_hop_key() */
+	/* vertices below it have drawn in an earlier hop, and do not draw again */
+	uint64_t dst_first;
 	uint64_t dst_count; /* vertices before the hop */
 	uint32_t fanout;
 };
@@ -301,7 +303,7 @@ static int sample_hop(const struct rung_sampler *sampler, struct rung__space *sp
 
 	if (rc < 0)
 		return rc;
-	/* empty lists of the vertices that do not draw */
+	/* vertices that do not draw get empty lists */
 	memset(hop.out->indptr, 0, (dst_first + 1) * sizeof(*hop.out->indptr));
 	rc = threads > 1 ? sample_shared(&hop, sampler->spaces, threads) : sample_alone(&hop);
 	if (rc < 0)

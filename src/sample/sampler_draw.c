@@ -4,10 +4,10 @@
  * Brilliance", 1987), which uses exactly as many random numbers as draws. Whether a position was
  * drawn before is looked up in the bits of a word for short lists, among the draws themselves for
  * small fanouts, otherwise in a hash set. A draw depends on the seed, the batch key, the hop, the
- * vertex and its sequence number, never on the thread.
+ * vertex and the draw's sequence number, never on the thread.
  *
- * Two steps for the vertices of a call, because nearly every draw is a cache miss: first all
- * positions, with a prefetch of the entries, then the entries.
+ * The vertices of a call are processed in two steps, because nearly every draw is a cache miss:
+ * first all positions are drawn and their entries prefetched, then the entries are read.
  */
 #include <string.h>
 
@@ -170,7 +170,8 @@ static inline __attribute__((always_inline)) void draw_at(const struct rung_csc 
                                                           unsigned bytes)
 {
 	const uint64_t begin = csc->indptr[vertex];
-	/* as rung__key_join(hop_key, vertex), half of which is the same for all vertices */
+	/* the same as rung__key_join(hop_key, vertex), half of whose work is the same for all
+	 * vertices */
 	struct draw d = { csc->indptr[vertex + 1] - begin,
 		          count,
 		          { rung__mix64(mixed_key ^ vertex) } };

@@ -8,7 +8,8 @@
 
 #include "base/base.h"
 
-#define RUNG__POSITION_NONE UINT32_MAX /* so a batch has fewer vertices than that */
+/* no position, so a batch has fewer vertices than this number */
+#define RUNG__POSITION_NONE UINT32_MAX
 
 struct rung__positions {
 	uint32_t *dense; /* [vertex_count] RUNG__POSITION_NONE without a position; NULL: hashed */

@@ -12,7 +12,8 @@
 #include "sample/sample.h"
 
 #define BATCH_SIZE_DEFAULT 1024u
-#define SLOTS_A_THREAD     4u /* batches differ in size: with fewer, threads wait for each other */
+/* batches differ in size: with fewer slots, threads wait for each other */
+#define SLOTS_A_THREAD 4u
 
 /* Memory of a batch. In order, batch i is in slot i mod slot_count; in any order, the slot is the
  * thread's. */
@@ -34,9 +35,10 @@ struct run {
 	uint64_t claimed;     /* next number to be claimed */
 	uint64_t handed;      /* in order: all below it were handed over */
 	bool handing;         /* a thread is handing over */
-	/* the numbers below it are sampled: all batches, or those before the first that failed */
+	/* all numbers below it are sampled: every batch, or those before the first batch that
+	 * failed */
 	uint64_t end;
-	int rc; /* failure of batch `end`; 0: none has failed */
+	int rc; /* failure of batch number `end`; 0: no batch has failed */
 	char text[RUNG__ERROR_BYTES];
 };
 
@@ -80,7 +82,7 @@ static void hand_over(struct run *run, uint32_t thread)
 		if (!slot->ready)
 			break;
 		pthread_mutex_unlock(&run->lock);
-		/* `handed` and the slot cannot change: only this thread hands over */
+		/* `handed` and the slot cannot change, because only this thread hands over */
 		rc = run->accept(run->ctx, slot->batch, run->handed, thread);
 		pthread_mutex_lock(&run->lock);
 		slot->ready = false;
@@ -105,7 +107,7 @@ static int sample(const struct run *run, uint64_t idx, uint32_t thread, struct r
 	                    all->key_first + idx, 1, batch);
 }
 
-/* A thread of the run. */
+/* The body of a thread of the run. */
 static void work(struct run *run, uint32_t thread)
 {
 	uint64_t idx;

@@ -37,8 +37,9 @@
  * one more batch. Sums are taken over a fixed number of slices and then slice by slice, so the bits
  * are the same for any number of threads.
  *
- * Corners: predicted never (0) stays never; predicted always (infinity) stays; a vertex that was in
- * every batch is treated as missing from half a batch, so that scores stay finite.
+ * Corners: a vertex that is predicted for no batch (0) or for every batch (infinity) keeps that
+ * score; a vertex that was in every batch is treated as missing from half a batch, so that scores
+ * stay finite.
  */
 #include <math.h>
 #include <string.h>
@@ -106,7 +107,7 @@ static void sum_slice(const struct blending *bl, uint64_t slice)
 	for (uint64_t v = slice_begin(bl, slice); v < slice_begin(bl, slice + 1); v++) {
 		const double p = -expm1(-(double)bl->score[v]),
 			     m = bl->counted->counts[v] / bl->batches;
-		/* a difference, so it may be negative */
+		/* a difference, which can be negative */
 		const double apart = (int32_t)bl->counted->apart[v];
 		struct bin *bin;
 
@@ -134,7 +135,7 @@ static void add(struct bin *sum, const struct bin *bin)
 	sum->apart_squares += bin->apart_squares;
 }
 
-/* The formulas of the opening comment for one bin. */
+/* Apply the formulas of the opening comment to one bin. */
 static struct shrink shrink_of(const struct blending *bl, const struct bin *bin)
 {
 	const double once = 1 / bl->batches;
@@ -247,8 +248,8 @@ int rung__blend_correct(const struct rung__blend_counts *counted, uint64_t verte
 	return rc;
 }
 
-/* Sample batches [0, e) with `again` into `apart` and [0, e) into `counts`, subtract the first from
- * the second, and sample [e, n) into `counts`. */
+/* Sample batches [0, e) with `again` into `apart`, and without it into `counts`. Replace `apart` by
+ * the difference of both, and add batches [e, n) to `counts`. */
 static int sample_runs(rung__presample_fn presample, const void *graph,
                        const struct rung__run *caller_run, uint64_t batches, uint64_t repeated,
                        uint64_t vertex_count, uint32_t *counts, uint32_t *apart)

@@ -70,7 +70,7 @@ uint64_t rung__run_seeds(const struct rung__run *run, uint64_t seed, uint64_t ba
 	const uint64_t first = batch % per_epoch * run->batch_size;
 	const uint64_t count = RUNG__MIN(run->batch_size, run->train_count - first);
 	const uint64_t key = rung__key_join(rung__key_join(seed, SHUFFLE_KEY), epoch);
-	/* part of the epoch used by the run, whose seeds are redistributed */
+	/* the part of the epoch that the run uses, whose seeds are redistributed */
 	uint64_t part = run->train_count;
 
 	if (run->again && run->batch_count - epoch * per_epoch < per_epoch)
@@ -90,9 +90,10 @@ struct presampling {
 	const struct rung_csc *csc;
 	struct rung_sampler_opts sampler_opts;
 	const struct rung__run *run;
-	uint64_t seed; /* seed of the order of epochs, the caller's; the sampler has another */
+	/* the caller's seed, for the order of epochs; the sampler has a different one */
+	uint64_t seed;
 	uint32_t *counts;
-	uint64_t next; /* next batch, counted from the first of the run; atomic */
+	uint64_t next; /* next batch to be sampled, counted from the first of the run; atomic */
 	uint64_t done; /* batches that are complete, for progress; atomic */
 	struct rung__failure failure;
 };

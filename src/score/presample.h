@@ -22,14 +22,14 @@ struct rung__run {
 	/** first batch number; those of epoch e begin at e * rung__epoch_batches() */
 	uint64_t batch_first;
 	uint64_t batch_count;
-	/** the same seeds as without `again`, distributed over other batches and with other draws;
-	 * batch_first is 0 */
+	/** true: the seeds are those of the run without `again`, but distributed over other batches
+	 * and with other draws; batch_first is 0 */
 	bool again;
 	int threads;               /**< at least 1; the counts do not depend on it */
 	rung_progress_fn progress; /**< may be NULL; called by the calling thread, counts batches */
 	void *progress_ctx;
-	uint64_t progress_done;  /**< batches of runs before this one */
-	uint64_t progress_total; /**< of all runs; 0: batch_count */
+	uint64_t progress_done;  /**< batches of earlier runs */
+	uint64_t progress_total; /**< batches of all runs; 0: batch_count */
 };
 
 /** Seed of a run's sampler. It differs from `seed`, because counts are to predict the batches that
@@ -72,7 +72,7 @@ struct rung__presample_graph {
  */
 int rung__presample(const void *graph, const struct rung__run *run, uint32_t *counts);
 
-/** rung__presample(), or another function with the same counts. */
+/** rung__presample(), or another function with the same results. */
 typedef int (*rung__presample_fn)(const void *graph, const struct rung__run *run, uint32_t *counts);
 
 /**
@@ -81,7 +81,7 @@ typedef int (*rung__presample_fn)(const void *graph, const struct rung__run *run
  * @param presample, graph  the function that samples a run, and its context
  * @param run               batch_count is for each of the two runs, at least 2 are used;
  *                          batch_first, again and progress_* are set here
- * @param score             [vertex_count] in: -log(1 - P) as predicted, 0 is never, infinity
+ * @param score [vertex_count] in: the predicted -log(1 - P), 0 is never, infinity
  *                          always; out: as corrected
  * @return 0, RUNG_E_NOMEM, or an error of `presample`
  *

@@ -11,15 +11,15 @@ struct rung__file_presample {
 	struct rung_edges *edges;
 	uint64_t vertex_count;
 	struct rung_sampler_opts sampler_opts; /**< as in struct rung__presample_graph */
-	/** for the content of the batches, 24 bytes per vertex of each; a third of it is drawn at a
-	 * time */
+	/** memory for the content of the batches, 24 bytes per vertex of each batch; a third of it
+	 * is for newly drawn vertices */
 	uint64_t memory_bytes;
 	uint64_t *edge_passes; /**< incremented by each pass */
 };
 
 /**
- * As rung__presample(), with the same counts: L passes over the edges for as many batches as fit in
- * the memory.
+ * As rung__presample(), with the same counts: L passes over the edges, one per hop, for as many
+ * batches as fit in the memory.
  * @return also RUNG_E_INVAL if one batch does not fit, and the errors of a pass
  */
 int rung__presample_files(const void *graph, const struct rung__run *run, uint32_t *counts);

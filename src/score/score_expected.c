@@ -71,8 +71,8 @@ static inline bool is_complement(float packed)
 	return bits >> 31;
 }
 
-/* Defined twice, for vertices in double and for edges in float: the probability that v has drawn u,
- * and its complement. */
+/* The probability that v has drawn u, and its complement. Defined twice: in double for vertices, in
+ * float for edges. */
 #define DEFINE_DRAWN(name, real)                                                                   \
 	struct name {                                                                              \
 		real a, A;                                                                         \
@@ -98,7 +98,7 @@ static inline bool is_complement(float packed)
 DEFINE_DRAWN(drawn_double, double)
 DEFINE_DRAWN(drawn_float, float)
 
-/* -log(1 - a), from the smaller one of a and A. */
+/* -log(1 - a), computed from the smaller of a and A. */
 static double minus_log(double a, double A)
 {
 	return a < 0.5 ? -log1p(-a) : -log(A);
@@ -203,7 +203,7 @@ static inline float log_of(float x)
 static inline float minus_log_float(float a, float A)
 {
 	const float rest = a < 0.5f ? 1 - a : A;
-	const float lost = 1 - rest; /* exact where it is used */
+	const float lost = 1 - rest; /* exact in the range in which it is used */
 	const float value = -log_of(rest < FLT_MIN ? FLT_MIN : rest);
 	const float small = lost > 0 ? value * (a / lost) : a;
 
@@ -219,11 +219,11 @@ struct edges {
 	float v_packed[RUNG_HOPS_MAX][LANES], u_packed[RUNG_HOPS_MAX][LANES];
 	float v_degree[LANES], u_degree[LANES];
 	uint32_t v_signature[LANES], u_signature[LANES];
-	float share[LANES]; /* share of the vertices that draw v which also draw u */
+	float share[LANES]; /* share of the vertices drawing v that also draw u */
 };
 
-/* Remove the part that comes from vertices that draw u as well: `cut` is its share, p_seed and
- * M_seed are the part of v that depends on none of them. */
+/* Remove the part of P that comes from vertices that draw u as well. `cut` is its share; `p_seed`
+ * and `M_seed` are the part of v that depends on no such vertex. */
 static inline void cut_common(float *p, float *M, float p_seed, float M_seed, float cut)
 {
 	*p -= *p > p_seed ? (*p - p_seed) * cut : 0;
@@ -266,8 +266,8 @@ static inline __attribute__((always_inline)) void hop_lanes(struct lanes *vu, st
 	}
 }
 
-/* Load up to LANES edges from `first` on, turned into arrays by field. Unused lanes keep old edges,
- * whose results are not used. */
+/* Load up to LANES edges from `first` on, and transpose them into one array per field. Unused lanes
+ * keep old edges, whose results are not used. */
 static void turn_records(const struct expected *ex, const struct rung__propagation_tile *tile,
                          uint64_t first, unsigned count, struct edges *edges)
 {
@@ -336,8 +336,8 @@ static void combine(void *ctx, const struct rung__propagation_tile *tile, double
 	}
 }
 
-/* receive(): the sum over the edges becomes P of the next hop, or the score. After the first hop
- * also the signatures, whose parts are then no longer needed. */
+/* receive(): the sum over the edges becomes P of the next hop, or the score. After the first hop it
+ * also computes the signatures, whose parts are then no longer needed. */
 static double accept_sums(void *ctx, uint64_t first, uint64_t count, const double *sums)
 {
 	const struct expected *ex = ctx;
@@ -402,7 +402,7 @@ static void start(struct expected *ex)
 		ex->present[0][v] = rung__is_train(scoring, v) ? seed : 0;
 }
 
-/* Use arrays that have no other content before the first hop is complete. */
+/* Place the minima and sizes in arrays that are not in use until the first hop is complete. */
 static void start_signatures(struct expected *ex)
 {
 	const struct rung__scoring *scoring = ex->scoring;
@@ -430,7 +430,7 @@ static int run_hops(struct expected *ex, struct rung__propagation *prop)
 	if (ex->signatures)
 		start_signatures(ex);
 	for (ex->hop = 0; rc == 0 && ex->hop < ex->scoring->opts->hop_count; ex->hop++) {
-		if (ex->hop == 1) /* in the first hop nothing was drawn before */
+		if (ex->hop == 1) /* before the first hop nothing has been drawn */
 			rc = rung__propagation_find_records(prop, ex->signatures);
 		rule.width = ex->hop == 0 ? 0 : record_width(ex);
 		rule.add = ex->hop == 0 && ex->signatures ? add_and_sign : NULL;

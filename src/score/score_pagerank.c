@@ -55,7 +55,7 @@ int rung__score_degree(const struct rung__scoring *scoring)
 struct pagerank {
 	const struct rung__scoring *scoring;
 	double damping;
-	double base, base_train; /* (1-d) * teleport of a vertex; of a train vertex */
+	double base, base_train; /* (1-d) * teleport of an ordinary vertex, and of a train vertex */
 };
 
 static void send_share(void *ctx, uint64_t first, uint64_t count, const uint64_t *indptr,
@@ -75,7 +75,8 @@ static void send_share(void *ctx, uint64_t first, uint64_t count, const uint64_t
 static double sum_shares(void *ctx, uint64_t first, uint64_t count, const double *sums)
 {
 	const struct pagerank *pr = ctx;
-	/* avoids the lookup of train vertices for rpagerank and wrpagerank */
+	/* rpagerank and wrpagerank treat all vertices alike, so train vertices need not be looked
+	 * up */
 	const bool alike = pr->base == pr->base_train;
 	float *score = pr->scoring->score + first;
 	double change = 0;

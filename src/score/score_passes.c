@@ -13,7 +13,7 @@ int rung__scoring_propagation(const struct rung__scoring *scoring,
 	opts->progress_ctx = scoring->opts->progress_ctx;
 	if (scoring->csc)
 		return rung__propagation_of_csc(scoring->csc, opts, prop_out);
-	/* the score is part of the budget, although the caller allocated it */
+	/* the score array is part of the budget, although the caller has allocated it */
 	opts->memory_bytes = scoring->opts->memory_bytes;
 	opts->other_bytes += scoring->vertex_count * sizeof(*scoring->score);
 	return rung__propagation_of_edges(scoring->edges, opts, prop_out);

@@ -42,11 +42,11 @@
 
 #include "state/state.h"
 
-#define RUNG__SHARE_MAGIC   "rungshr" /* with its NUL: 8 bytes */
-#define RUNG__SHARE_VERSION 7u        /* of the offer and the order of its descriptors */
+#define RUNG__SHARE_MAGIC   "rungshr" /* 8 bytes, including the NUL */
+#define RUNG__SHARE_VERSION 7u        /* version of the offer and of the order of its descriptors */
 
-/** Descriptors of an offer, in this order, one for each features file; those that do not apply are
- * left out. */
+/** Descriptors of an offer, in this order. There is one for each features file, and those that do
+ * not apply are left out. */
 enum rung__offer_fd {
 	RUNG__OFFER_FEATURES,
 	RUNG__OFFER_HOST,
@@ -63,21 +63,22 @@ enum rung__offer_fd {
 struct rung__offer {
 	char magic[8];
 	uint32_t version;
-	uint32_t bytes; /* sizeof(struct rung__offer); up to here the same in every version */
+	/* sizeof(struct rung__offer); the fields up to this one are the same in every version */
+	uint32_t bytes;
 	struct rung__shape shape;
 	/* the features files, as fstat() reports their descriptors; [shape.layout.file_count] */
 	struct {
 		uint64_t device, inode;
 	} files[RUNG__FILES_MAX];
-	/* of the tier "peer", [shape.gpu_count] */
+	/* [shape.gpu_count] CUDA IPC handles of the tier "peer" */
 	struct rung__gpu_handle peer_handles[RUNG_GPUS_MAX];
-	char path[PATH_MAX]; /* of the dataset's folder, absolute, ends with NUL */
+	char path[PATH_MAX]; /* absolute path of the dataset's folder, ends with a NUL */
 };
 
 /** Number of descriptors of that kind in an offer of this shape. Safe for an unchecked shape. */
 unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd which);
 
-/** Address of a socket; RUNG_E_INVAL if the path does not fit. */
+/** Build the address of a socket; RUNG_E_INVAL if the path does not fit. */
 int rung__share_address(const char *path, struct sockaddr_un *address_out);
 
 /** True if the process at the other end runs as this user; otherwise *uid_out is its user. */
@@ -88,7 +89,7 @@ bool rung__share_peer_is_us(int fd, unsigned *uid_out);
 /** The creator's message, not checked yet. */
 struct rung__answer {
 	struct rung__offer offer;
-	size_t bytes;                 /* of the received message; 0: none was sent */
+	size_t bytes;                 /* size of the received message; 0: none was sent */
 	int flags;                    /* of recvmsg() */
 	int fds[RUNG__OFFER_FDS_MAX]; /* [fd_count]; -1: moved to the store */
 	unsigned fd_count;
@@ -102,7 +103,7 @@ struct rung__answer {
  *         rung socket), RUNG_E_IO
  */
 int rung__share_request(const char *path, struct rung__answer *answer_out);
-/** Close the descriptors that are still there. */
+/** Close the descriptors that have not been moved to the store. */
 void rung__answer_close(struct rung__answer *answer);
 
 /* ---- share_endpoint.c ---- */
@@ -110,7 +111,7 @@ void rung__answer_close(struct rung__answer *answer);
 /* The lock file and the socket are opened, compared and removed relative to dir_fd. */
 struct rung__endpoint {
 	char *path;
-	const char *name; /* of the socket in its folder: the end of path */
+	const char *name; /* file name of the socket: the last part of `path` */
 	int dir_fd;
 	int lock_fd;   /* PATH.lock, locked */
 	int listen_fd; /* -1 until rung__endpoint_listen() */
@@ -131,11 +132,11 @@ void rung__endpoint_release(struct rung__endpoint *endpoint);
 
 struct rung__share;
 
-/** Acquire the endpoint, before anything large is loaded. */
+/** Acquire the endpoint. Called before anything large is loaded. */
 int rung__share_reserve(const char *path, struct rung__share **share_out);
 
 /** Offer a complete store: build the offer and start the thread that sends it. The store must
- * outlive the thread, which sends its descriptors. */
+ * outlive the thread, which sends the store's descriptors. */
 int rung__share_start(struct rung__share *share, const struct rung_store *store);
 
 /** Stop answering, release the endpoint, and signal the processes that read this process's GPU

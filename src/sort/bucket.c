@@ -7,9 +7,9 @@
 
 #include <assert.h>
 
-#define BUCKETS_MAX 1024u /* more write streams cost more than they save */
+#define BUCKETS_MAX 1024u /* more buckets mean more write streams, which cost more than they save */
 #define AHEAD_PAIRS 16u   /* distance in pairs of the prefetch of the destination */
-/* a bucket has at least 4096 lists, whose ends fit in the second-level cache */
+/* a bucket has at least 4096 lists; their end positions fit in the second-level cache */
 #define BUCKET_KEYS_BITS 12u
 
 int rung__buckets_init(struct rung__buckets *buckets, uint64_t key_limit, unsigned index_bytes,
@@ -98,7 +98,7 @@ uint64_t rung__buckets_place(const struct rung__buckets *b, const void *keys, co
 void rung__count_keys(const void *keys, unsigned index_bytes, uint64_t count, int threads,
                       uint64_t *counts)
 {
-	if (threads == 1) { /* atomic additions are slower */
+	if (threads == 1) { /* one array per thread, because atomic additions are slower */
 		for (uint64_t i = 0; i < count; i++)
 			counts[rung__id_get(keys, index_bytes, i)]++;
 		return;

@@ -20,8 +20,9 @@
 #define RUNG__CHUNK_PAIRS (UINT64_C(1) << 22)
 
 struct rung__buckets {
-	struct rung__partition partition; /* by key; a bucket is a range of a few thousand keys */
-	void *pairs;                      /* [RUNG__CHUNK_PAIRS] key, value */
+	/* groups pairs by key; a bucket is a range of a few thousand keys */
+	struct rung__partition partition;
+	void *pairs; /* [RUNG__CHUNK_PAIRS] key, value */
 };
 
 /** Allocate the buckets for keys below `key_limit`. @return 0 or RUNG_E_NOMEM */

@@ -15,11 +15,11 @@ struct rung__lookup {
 	void *slots; /* [rung__lookup_slots()] of index_bytes */
 	unsigned index_bytes;
 	unsigned bits;
-	const void *few;    /* or the list itself, if it is short */
+	const void *few;    /* the list itself if it is short; then slots are not used */
 	uint64_t few_count; /* 0: the list is in slots */
 };
 
-/* Up to this many ids are compared with each other, which is faster than slots. */
+/* Lists of up to this many ids are compared id by id, which is faster than slots. */
 #define RUNG__LOOKUP_FEW 24u
 /* Lists of any length are searched without slots when at most this many ids are looked up. */
 #define RUNG__LOOKUP_REQUESTED 4u

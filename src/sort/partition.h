@@ -13,7 +13,7 @@ struct rung__pairs {
 	const void *keys, *values;
 	uint64_t count;
 	unsigned stride;
-	bool skip_loops;  /* leave out pairs of equal ids */
+	bool skip_loops;  /* leave out pairs of equal ids (self loops) */
 	const char *spec; /* name of their file, for messages */
 };
 
@@ -21,7 +21,7 @@ typedef int (*rung__pairs_fn)(void *ctx, const struct rung__pairs *pairs);
 
 struct rung__partition {
 	unsigned id_bytes;
-	bool by_value;         /* ranges of values, not of keys */
+	bool by_value;         /* group by ranges of values instead of keys */
 	uint64_t first, range; /* ids are in [first, first + range) */
 	unsigned shift;
 	/* [((range - 1) >> shift) + 1] bucket of each range; NULL: each range is a separate

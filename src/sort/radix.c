@@ -9,8 +9,9 @@
 #include <assert.h>
 #include <string.h>
 
-#define INSERTION_MAX    64u /* below this, insertion costs less than clearing one histogram */
-#define PASSES_PER_SWEEP 3u  /* histograms kept at once on the stack: 3 * 2048 * 4 bytes */
+#define INSERTION_MAX 64u /* below this, insertion costs less than clearing one histogram */
+/* number of histograms on the stack at the same time: 3 * 2048 * 4 bytes */
+#define PASSES_PER_SWEEP 3u
 
 struct pairs {
 	uint64_t *keys;

@@ -8,15 +8,17 @@
 
 #include "rung/dtype.h"
 
-/* in every array that rung writes: the header is padded to a page, so that O_DIRECT can read the
- * data */
-#define RUNG__NPY_DATA_OFFSET      4096u
-#define RUNG__NPY_HEADER_BYTES_MAX (1u << 20) /* longer headers are refused as damaged */
+/* offset in every array that rung writes: the header is padded to a page, so that O_DIRECT can read
+ * the data */
+#define RUNG__NPY_DATA_OFFSET 4096u
+/* longest header; a longer one counts as damaged and is refused */
+#define RUNG__NPY_HEADER_BYTES_MAX (1u << 20)
 
 struct rung__npy {
 	struct rung_array_info array;
-	uint64_t data_offset; /* from the first byte of the .npy */
-	/* a matrix in Fortran order: `array` is its transpose, the same bytes in C order */
+	uint64_t data_offset; /* position counted from the first byte of the .npy */
+	/* true for a matrix in Fortran order: `array` then describes its transpose, which has the
+	 * same bytes in C order */
 	bool transposed;
 };
 

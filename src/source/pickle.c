@@ -135,7 +135,7 @@ static int fetch(struct rung__pickle_machine *m, unsigned bytes)
 	return rung__pickle_push(m, m->memo[idx]);
 }
 
-/* Push a value that has only a kind. */
+/* Push a value that consists only of a kind. */
 static int push_kind(struct rung__pickle_machine *m, enum rung__pickle_kind kind)
 {
 	return rung__pickle_push(m, (struct rung__pickle_value){ .kind = kind });
@@ -243,7 +243,8 @@ int rung__pickle_read(const char *name, const unsigned char *bytes, uint64_t byt
 	if (!m)
 		return rung__fail(RUNG_E_NOMEM, "%s: no memory to read it", name);
 	m->name = name;
-	m->start = m->at = bytes; /* all else starts as zero: empty stack, memo and pool */
+	/* all other fields start as zero: stack, memo and pool are empty */
+	m->start = m->at = bytes;
 	m->end = bytes + byte_count;
 	m->dict = dict_out;
 	dict_out->count = 0;
@@ -256,7 +257,7 @@ int rung__pickle_array(const char *name, const struct rung__pickle_item *item,
                        unsigned char *data_out)
 {
 	const unsigned char *at = item->text, *end = at + item->text_bytes;
-	/* cannot overflow: the caller has allocated this many bytes */
+	/* the product cannot overflow, because the caller has allocated this many bytes */
 	const uint64_t bytes = item->count * rung_dtype_bytes(item->dtype);
 	uint64_t done = 0;
 

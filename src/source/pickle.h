@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A dict of integers and NumPy arrays of integers, as written by torch.save() and pickle (protocol
- * 2). Nothing is executed: only the instructions that occur in such a dict are known, and they only
- * fill in the list below. The source of a .pt file reads it, and the preset of OGB's files. Private
- * to rung.
+ * 2). Nothing is executed: only the instructions that occur in such a dict are supported, and they
+ * only fill in the list below. Used by the source of .pt files and by the preset for OGB's files.
+ * Private to rung.
  */
 #ifndef RUNG_IO_PICKLE_H
 #define RUNG_IO_PICKLE_H
@@ -14,7 +14,7 @@
 #include "rung/dtype.h"
 
 #define RUNG__PICKLE_ITEMS_MAX 64u /* entries of the dict, and arrays in the file */
-#define RUNG__PICKLE_KEY_BYTES 64u /* including the NUL */
+#define RUNG__PICKLE_KEY_BYTES 64u /* size of a key, including the NUL */
 
 struct rung__pickle_item {
 	char key[RUNG__PICKLE_KEY_BYTES]; /* printable ASCII without spaces */

@@ -11,18 +11,20 @@
 
 /* Bounds of the machine. A dict of 64 entries needs far less; a file that needs more is refused. */
 #define RUNG__PICKLE_STACK_MAX 1024u /* values */
-#define RUNG__PICKLE_MEMO_MAX  4096u /* values that the file may refer to again */
-#define RUNG__PICKLE_POOL_MAX  4096u /* entries of all tuples */
+/* entries of the memo: values to which the file can refer again */
+#define RUNG__PICKLE_MEMO_MAX 4096u
+#define RUNG__PICKLE_POOL_MAX 4096u /* number of entries of all tuples together */
 
 enum rung__pickle_kind {
-	RUNG__PICKLE_NOTHING, /* zero: a memo entry that was not written, a value past the end */
-	RUNG__PICKLE_MARK,    /* the start of a sequence on the stack */
+	/* zero, as in a memo entry that was not written; also a value past the end */
+	RUNG__PICKLE_NOTHING,
+	RUNG__PICKLE_MARK, /* the start of a sequence on the stack */
 	RUNG__PICKLE_NONE,
-	RUNG__PICKLE_BOOLEAN, /* its value is never needed */
+	RUNG__PICKLE_BOOLEAN, /* a kind whose value is never needed */
 	RUNG__PICKLE_NUMBER,
 	RUNG__PICKLE_TEXT,
 	RUNG__PICKLE_GLOBAL, /* a function or class, by its name */
-	RUNG__PICKLE_BYTES,  /* text in latin1, still in UTF-8 */
+	RUNG__PICKLE_BYTES,  /* text of latin1 characters, still encoded as UTF-8 */
 	RUNG__PICKLE_TUPLE,
 	RUNG__PICKLE_DICT,
 	RUNG__PICKLE_DTYPE,
@@ -50,14 +52,14 @@ struct rung__pickle_value {
 
 /** Not part of a value: an array gets its state after the memo has a copy of its value. */
 struct rung__pickle_ndarray {
-	bool built; /* it has its state, and the fields below are valid */
+	bool built; /* the array has its state, and the fields below are valid */
 	enum rung_dtype dtype;
-	uint64_t count;            /* entries that its shape claims */
+	uint64_t count;            /* number of entries that its shape claims */
 	const unsigned char *text; /* in the file; see struct rung__pickle_item */
 	uint64_t text_bytes;
 };
 
-/** About 300 KiB: allocate it on the heap. All zero at the start. */
+/** About 300 KiB: allocate it on the heap. It must be all zero at the start. */
 struct rung__pickle_machine {
 	const char *name;                      /* for messages */
 	const unsigned char *start, *at, *end; /* the file, and the next byte to decode */
@@ -67,10 +69,11 @@ struct rung__pickle_machine {
 	struct rung__pickle_ndarray arrays[RUNG__PICKLE_ITEMS_MAX];
 	uint32_t array_count;
 	bool has_dict;                  /* the dict was pushed */
-	struct rung__pickle_dict *dict; /* the result; the caller's */
+	struct rung__pickle_dict *dict; /* the result, owned by the caller */
 };
 
-/** Fail with `what`, the problem at the current byte of the file. @return RUNG_E_FORMAT */
+/** Fail with the message `what`, the problem at the current byte of the file. @return
+ * RUNG_E_FORMAT */
 int rung__pickle_refuse(const struct rung__pickle_machine *m, const char *what);
 
 /** @return 0, or RUNG_E_FORMAT if the stack is full */

@@ -35,7 +35,8 @@ static int open_npy(struct rung_source *src)
 	return 0;
 }
 
-/* FILE.npz:MEMBER. The file is opened even without a member name, to list the members it has. */
+/* FILE.npz:MEMBER. The file is opened even without a member name, so that the message can list its
+ * members. */
 static int open_npz(struct rung_source *src, const char *colon)
 {
 	uint64_t bytes;
@@ -114,7 +115,7 @@ static int open_raw(struct rung_source *src)
 		                  src->spec);
 	}
 	rung__free(text);
-	/* dimensions and offset come from the user: end must fit an off_t */
+	/* dimensions and offset come from the user, and their end must fit an off_t */
 	if (!rung__array_measure(&src->info, &data_bytes) ||
 	    !rung__add(src->data_offset, data_bytes, &end) || end > INT64_MAX)
 		return rung__fail(RUNG_E_INVAL,
@@ -124,7 +125,7 @@ static int open_raw(struct rung_source *src)
 	rc = rung__source_open_file(src, words, path_len, &file_bytes);
 	if (rc < 0)
 		return rc;
-	/* a longer file is accepted: it may hold other data after the array */
+	/* a longer file is accepted, because other data can follow the array */
 	if (file_bytes < end)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: has %" PRIu64 " bytes, '%s' needs %" PRIu64 " (%" PRIu64
@@ -158,7 +159,7 @@ static bool is_text(const char *spec)
 /* ---- the format of a spec ---- */
 
 enum spec_kind {
-	SPEC_NPY, /* also a name without a known ending */
+	SPEC_NPY, /* also used for a name without a known ending */
 	SPEC_NPZ,
 	SPEC_TORCH,
 	SPEC_TEXT,
@@ -170,7 +171,7 @@ enum spec_kind {
 
 struct spec {
 	enum spec_kind kind;
-	const char *colon; /* of .npz and .pt: the one before the member; NULL: no member */
+	const char *colon; /* .npz and .pt: the colon before the member; NULL: no member */
 };
 
 /* Whether the first `len` bytes of a spec name an existing file. It need not be a regular file: a
@@ -256,7 +257,7 @@ static int open_text(struct rung_source *src)
 	return rc < 0 ? rc : rung__source_open_text(src);
 }
 
-/* FILE.pt:KEY. As for .npz, a missing key gives a list of those there are. */
+/* FILE.pt:KEY. As for .npz, the message about a missing key lists the existing ones. */
 static int open_torch(struct rung_source *src, const char *colon)
 {
 	uint64_t bytes;
@@ -309,7 +310,7 @@ int rung__source_stat(const char *spec, struct stat *st_out)
 {
 	const char *inner = rung__source_inner_spec(spec);
 	const struct spec parts = parse_spec(spec);
-	struct rung_array_info info; /* unused, as are `offset` and `path_len` */
+	struct rung_array_info info; /* not used here, like offset and path_len */
 	uint64_t offset;
 	size_t path_len;
 	char *path;
@@ -321,7 +322,7 @@ int rung__source_stat(const char *spec, struct stat *st_out)
 	if (inner) /* pad: and every: have the file of their SRC */
 		return rung__source_stat(inner, st_out);
 	path = rung__strdup(parts.kind == SPEC_RAW ? spec + strlen("raw:") : spec);
-	if (!path) { /* the caller expects errno, as after stat() */
+	if (!path) { /* the caller expects errno to be set, as by stat() */
 		errno = ENOMEM;
 		return -1;
 	}

@@ -42,10 +42,11 @@ struct rung__source_location {
 	/* generated as it is read: only rung_source_read() can read it, best from the first row to
 	 * the last. If it is false and `data` is NULL, the array is in the file `fd` */
 	bool streamed;
-	int fd;                /* the source's own, for reading; do not close it */
-	const char *path;      /* of fd, for messages */
-	uint64_t offset;       /* of the array in the file */
-	uint64_t memory_bytes; /* used by the source, to be subtracted from a budget */
+	int fd;           /* the source's own, for reading; do not close it */
+	const char *path; /* path of `fd`, for messages */
+	uint64_t offset;  /* offset of the array in the file */
+	/* memory that the source uses, which callers subtract from a budget */
+	uint64_t memory_bytes;
 };
 
 /** Location of the array. Its pointers and descriptor are valid until the source is closed. */

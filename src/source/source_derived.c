@@ -13,10 +13,10 @@
 
 struct derived {
 	struct rung_source *inner; /* owned; NULL: a range */
-	uint64_t row_bytes;        /* of `inner`, and of the result */
-	uint64_t inner_bytes;      /* of all rows of `inner` */
-	uint64_t first; /* range: its first number; every: first kept row of each period */
-	uint64_t period, per_period; /* every: rows of a period, and rows kept of them */
+	uint64_t row_bytes;        /* bytes per row of `inner` and of the result */
+	uint64_t inner_bytes;      /* bytes of all rows of `inner` */
+	uint64_t first; /* range: the first number; every: first kept row of each period */
+	uint64_t period, per_period; /* every: rows per period, and kept rows per period */
 };
 
 static uint64_t memory_of(const void *stream)
@@ -35,7 +35,7 @@ static void close_derived(void *stream)
 	rung__free(derived);
 }
 
-/* `first` may be inside of a number, because callers read blocks of bytes. */
+/* `first` can be inside a number, because callers read blocks of bytes. */
 static int read_range(void *stream, uint64_t first, uint64_t count, unsigned char *to)
 {
 	const struct derived *derived = stream;
@@ -52,7 +52,8 @@ static int read_range(void *stream, uint64_t first, uint64_t count, unsigned cha
 	return 0;
 }
 
-/* Filler rows have every bit set: this is -1 in all signed types, and NaN in all floating ones. */
+/* Filler rows have every bit set, which is -1 in all signed types and NaN in all floating-point
+ * types. */
 static int read_padded(void *stream, uint64_t first, uint64_t count, unsigned char *to)
 {
 	const struct derived *derived = stream;
@@ -67,7 +68,8 @@ static int read_padded(void *stream, uint64_t first, uint64_t count, unsigned ch
 	return rc;
 }
 
-/* Read one run of kept rows, or a part of it, per step: they are contiguous in `inner`. */
+/* Each step reads one run of kept rows, or a part of it. The rows of a run are contiguous in
+ * `inner`. */
 static int read_every(void *stream, uint64_t first, uint64_t count, unsigned char *to)
 {
 	const struct derived *derived = stream;
@@ -92,8 +94,9 @@ static const struct rung__stream_ops range_ops = { read_range, memory_of, close_
 static const struct rung__stream_ops padded_ops = { read_padded, memory_of, close_derived };
 static const struct rung__stream_ops every_ops = { read_every, memory_of, close_derived };
 
-/* Make a `struct derived` the stream of a source, with the shape of `inner` (NULL: a range). It
- * owns `inner` from here on, and closes it on failure. @return NULL: RUNG_E_NOMEM was recorded */
+/* Create a `struct derived` as the stream of a source, with the shape of `inner` (NULL: a range).
+ * The stream owns `inner` from here on, and closes it on failure. @return NULL after RUNG_E_NOMEM
+ * was recorded */
 static struct derived *begin(struct rung_source *src, const struct rung__stream_ops *ops,
                              struct rung_source *inner)
 {
@@ -140,7 +143,8 @@ int rung__source_open_range(struct rung_source *src)
 	return 0;
 }
 
-/* The filler must be representable, and must not remove rows. */
+/* Check that the type can represent the filler, and that the result has at least as many rows as
+ * `inner`. */
 static int check_padded(const struct rung_source *src, const struct rung_source *inner,
                         uint64_t row_count)
 {
@@ -184,15 +188,16 @@ const char *rung__source_inner_spec(const char *spec)
 	return inner ? inner : numbers_before_src(spec, RUNG__EVERY_PREFIX, numbers, 3);
 }
 
-/* One inside of the other is refused: it has no use, and a long spec could nest them until the
- * stack overflows. */
+/* A pad: or every: inside another one is refused: it has no use, and a long spec could nest them
+ * until the stack overflows. */
 static bool is_derived(const char *spec)
 {
 	return strncmp(spec, RUNG__PAD_PREFIX, strlen(RUNG__PAD_PREFIX)) == 0 ||
 	       strncmp(spec, RUNG__EVERY_PREFIX, strlen(RUNG__EVERY_PREFIX)) == 0;
 }
 
-enum { PERIOD, FIRST, END, EVERY_NUMBERS }; /* numbers of every:, in the order of the spec */
+/* the numbers of an every: spec, in their order there */
+enum { PERIOD, FIRST, END, EVERY_NUMBERS };
 
 /* @return SRC, or NULL if the spec is not valid */
 static const char *padded_spec(const char *spec, uint64_t *row_count_out)
@@ -202,7 +207,7 @@ static const char *padded_spec(const char *spec, uint64_t *row_count_out)
 	return inner && !is_derived(inner) ? inner : NULL;
 }
 
-/* The same for every:. A period has rows, and at least one of them is kept. */
+/* The same for every:. A period must have rows, and at least one of them must be kept. */
 static const char *every_spec(const char *spec, uint64_t *numbers)
 {
 	const char *inner = numbers_before_src(spec, RUNG__EVERY_PREFIX, numbers, EVERY_NUMBERS);
@@ -239,7 +244,7 @@ int rung__source_open_padded(struct rung_source *src, struct rung_source *inner)
 	uint64_t row_count, bytes;
 	int rc = derived ? 0 : RUNG_E_NOMEM;
 
-	padded_spec(src->spec, &row_count); /* was accepted before `inner` was opened */
+	padded_spec(src->spec, &row_count); /* the spec was accepted before `inner` was opened */
 	if (rc == 0)
 		rc = check_padded(src, inner, row_count);
 	if (rc < 0)
@@ -270,6 +275,7 @@ int rung__source_open_every(struct rung_source *src, struct rung_source *inner)
 	src->info.dims[0] =
 		src->info.row_count / derived->period * derived->per_period +
 		(rest > derived->first ? RUNG__MIN(rest - derived->first, derived->per_period) : 0);
-	rung__array_measure(&src->info, &bytes); /* at most the inner array, which was measured */
+	/* not larger than the inner array, whose size was checked */
+	rung__array_measure(&src->info, &bytes);
 	return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Members of zip files that are inflated as a whole when the source is opened: those of at most 1
- * MiB, and those with a compression other than deflate. Up to 256 MiB go into memory, more into a
- * temporary file, which is then read as any other file. It is written past the page cache, because
- * it may be larger than memory.
+ * Members of zip files that are inflated as a whole when the source is opened. These are members of
+ * at most 1 MiB, and those whose compression is not deflate. Up to 256 MiB go into memory, more
+ * into a temporary file, which is then read as any other file. It is written past the page cache,
+ * because it may be larger than memory.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #include "base/base.h"
 #include "source/source_generated.h"
 
-#define BUFFER_BYTES (4u << 20) /* of one write */
+#define BUFFER_BYTES (4u << 20) /* bytes of one write */
 
 uint64_t rung__generated_memory_max = UINT64_C(256) << 20;
 
@@ -23,13 +23,13 @@ static int begin_file(struct rung__generated *generated)
 	const char *dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp";
 	int rc;
 
-	/* a name for messages: the file has none */
+	/* a description for messages, because the file has no name */
 	generated->path = rung__format("%s: its copy in %s", generated->src->spec, dir);
 	generated->buffer = rung__malloc_aligned(RUNG__PAGE_BYTES, BUFFER_BYTES);
 	if (!generated->path || !generated->buffer)
 		return rung__fail(RUNG_E_NOMEM, "%s: no memory for a buffer of %u bytes",
 		                  generated->src->spec, BUFFER_BYTES);
-	/* before the member is inflated, which may take long, not after */
+	/* checked before the member is inflated, because inflating can take long */
 	rc = rung__space_check(dir, generated->bytes);
 	if (rc < 0)
 		return rung__fail(rc,
@@ -96,7 +96,7 @@ int rung__generated_end(struct rung__generated *generated)
 
 	if (!generated->in_file)
 		return 0;
-	/* a descriptor without O_DIRECT and the right to write; the file lives on through it */
+	/* a descriptor for reading, without O_DIRECT; it keeps the nameless file alive */
 	fd = rung__reopen(generated->file.fd, 0);
 	if (fd < 0)
 		return rung__fail_errno(errno, "%s", generated->path);
@@ -104,7 +104,7 @@ int rung__generated_end(struct rung__generated *generated)
 		close(src->fd);
 	src->fd = fd;
 	rung__free(src->path);
-	src->path = generated->path; /* the source owns it now */
+	src->path = generated->path; /* the source owns the path now */
 	generated->path = NULL;
 	return 0;
 }

@@ -11,7 +11,8 @@ static bool is_integer(enum rung_dtype dtype)
 	return dtype >= RUNG_I8 && dtype <= RUNG_U64;
 }
 
-/* Before memory is allocated: at most one entry per vertex, so a wrong file cannot need more. */
+/* Checked before memory is allocated: a set has at most one entry per vertex, so a wrong file
+ * cannot need more memory. */
 static int check_shape(const struct rung_source *src, uint64_t vertex_count)
 {
 	const struct rung_array_info *info = rung_source_info(src);
@@ -29,7 +30,7 @@ static int check_shape(const struct rung_source *src, uint64_t vertex_count)
 		                  "%s: the mask has %" PRIu64 " entries, there are %" PRIu64
 		                  " vertices; give one entry for each vertex",
 		                  spec, info->row_count, vertex_count);
-	/* also without `distinct`: a set has no more members than there are vertices */
+	/* checked even if repeats are allowed: a set has no more members than there are vertices */
 	if (info->row_count > vertex_count)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: has %" PRIu64 " ids, but there are only %" PRIu64
@@ -38,8 +39,8 @@ static int check_shape(const struct rung_source *src, uint64_t vertex_count)
 	return 0;
 }
 
-/* Number of vertices that a mask selects. A file may contain other bytes than 0 and 1: all except 0
- * are true, as in NumPy. */
+/* Number of vertices that a mask selects. A file can contain bytes other than 0 and 1: as in NumPy,
+ * all bytes except 0 are true. */
 static uint64_t count_masked(const unsigned char *mask, uint64_t vertex_count)
 {
 	uint64_t count = 0;
@@ -49,7 +50,7 @@ static uint64_t count_masked(const unsigned char *mask, uint64_t vertex_count)
 	return count;
 }
 
-/* The selected vertices, ascending. @param ids  [count_masked()] */
+/* List the selected vertices in ascending order. @param ids [count_masked()] */
 static void write_masked(const unsigned char *mask, uint64_t vertex_count, uint64_t *ids)
 {
 	for (uint64_t v = 0; v < vertex_count; v++) {
@@ -119,7 +120,8 @@ static int write_ids(const struct rung_source *src, const void *data, uint64_t v
 	return 0;
 }
 
-/* The first occurrence is searched only now: the check keeps a bit per vertex, no positions. */
+/* Find the first occurrence of a repeated id, for the message. The check does not know it, because
+ * it keeps a bit per vertex and no positions. */
 static int fail_repeat(const struct rung_source *src, const uint64_t *ids, uint64_t second)
 {
 	uint64_t first = 0;
@@ -132,7 +134,8 @@ static int fail_repeat(const struct rung_source *src, const uint64_t *ids, uint6
 	                  rung__source_spec(src), first, second, ids[second]);
 }
 
-/* One bit per vertex, and one pass; sorting a copy would need 64 bits per id. */
+/* Find repeated ids with one bit per vertex, in one pass. Sorting a copy would need 64 bits per
+ * id. */
 static int check_distinct(const struct rung_source *src, uint64_t vertex_count, const uint64_t *ids,
                           uint64_t count)
 {
@@ -152,7 +155,8 @@ static int check_distinct(const struct rung_source *src, uint64_t vertex_count, 
 	return rc;
 }
 
-/* Convert the content of the file, which the caller has read, to ids. The caller owns *ids_out. */
+/* Convert the content of the file, which the caller has already read, to ids. The caller owns
+ * *ids_out. */
 static int convert_ids(const struct rung_source *src, const void *data, uint64_t vertex_count,
                        int distinct, uint64_t *count_out, uint64_t **ids_out)
 {
@@ -190,7 +194,7 @@ int rung_source_read_vertices(const struct rung_source *src, uint64_t vertex_cou
 
 	if (rc < 0)
 		return rc;
-	/* all of it at once: a set has at most vertex_count entries */
+	/* the whole file at once, because a set has at most vertex_count entries */
 	data = rung__malloc_array(info->row_count, (size_t)info->row_bytes);
 	if (!data)
 		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " entries",

@@ -12,8 +12,9 @@
 #include "source/source_generated.h"
 #include "source/source_zip.h"
 
-#define DEFLATE_RATIO_MAX 1032u /* largest expansion by deflate; a larger size is false */
-#define LIST_BYTES        512u  /* of member names in a message */
+/* largest expansion factor of deflate; an entry that claims more is wrong */
+#define DEFLATE_RATIO_MAX 1032u
+#define LIST_BYTES        512u /* bytes of the list of member names in a message */
 /* Larger deflated members are inflated while they are read. The first piece, of this size, contains
  * the header: the longest one that is accepted, and its prefix. */
 #define WHOLE_BYTES_MAX (RUNG__NPY_HEADER_BYTES_MAX + 64u)
@@ -25,14 +26,14 @@ static void list_members(zip_t *zip, char list[LIST_BYTES])
 	zip_int64_t count = zip_get_num_entries(zip, 0);
 	size_t used = 0;
 
-	strcpy(list, "none"); /* overwritten by the first name */
+	strcpy(list, "none"); /* stays only if there is no name */
 	for (zip_int64_t i = 0; i < count; i++) {
 		const char *name = zip_get_name(zip, (zip_uint64_t)i, 0);
 		size_t len = name ? strlen(name) : 0;
 
 		if (len > 4 && strcmp(name + len - 4, ".npy") == 0)
 			len -= 4;
-		/* 8: the separator, and ", ..." with its NUL after it */
+		/* 8 bytes: the separator, and ", ..." with its NUL */
 		if (used + len + 8 > LIST_BYTES) {
 			strcpy(list + used, ", ...");
 			return;
@@ -64,7 +65,7 @@ int rung__source_no_member(struct rung_source *src)
 	                  src->spec, list);
 }
 
-/* Sizes and compression of an entry. Later checks need all of them. */
+/* Get the sizes and the compression of an entry. Later checks need all of them. */
 static int stat_member(const struct rung_source *src, zip_t *zip, zip_int64_t idx, zip_stat_t *st)
 {
 	if (zip_stat_index(zip, (zip_uint64_t)idx, 0, st) < 0)
@@ -88,8 +89,8 @@ static bool name_ends_in(const char *name, const char *end)
 	return len >= end_len && strcmp(name + len - end_len, end) == 0;
 }
 
-/* Find the entry named `name`, or with `ending` the one whose name ends in it. @param idx_out  the
- * first such entry, or -1. @param twice_out  whether there are more */
+/* Find the entry with this name, or, with `ending`, the entry whose name ends in it. @param idx_out
+ * the first such entry, or -1. @param twice_out whether there are several */
 static void locate(zip_t *zip, const char *name, bool ending, zip_int64_t *idx_out, bool *twice_out)
 {
 	const zip_int64_t count = zip_get_num_entries(zip, 0);
@@ -101,7 +102,7 @@ static void locate(zip_t *zip, const char *name, bool ending, zip_int64_t *idx_o
 
 		if (!entry || !(ending ? name_ends_in(entry, name) : strcmp(entry, name) == 0))
 			continue;
-		*twice_out = *idx_out >= 0; /* stays true: *idx_out is not reset */
+		*twice_out = *idx_out >= 0; /* stays true, because *idx_out is not reset */
 		if (*idx_out < 0)
 			*idx_out = i;
 	}
@@ -116,8 +117,8 @@ static int fail_twice(const struct rung_source *src, const char *name)
 		src->path, name);
 }
 
-/* Members are found by their name in the zip file, then by that name with ".npy", as numpy.load()
- * does. */
+/* Find a member by its name in the zip file, or else by that name with ".npy" appended, as
+ * numpy.load() does. */
 static int find_member(const struct rung_source *src, zip_t *zip, const char *member,
                        zip_stat_t *st)
 {
@@ -162,7 +163,7 @@ static int inflate_all(struct rung__generated *generated, zip_file_t *file)
 			break;
 		rc = rung__generated_add(generated, (uint64_t)got);
 	}
-	if (rc == 0 && generated->done == generated->bytes) /* also an empty entry has a CRC */
+	if (rc == 0 && generated->done == generated->bytes) /* an empty entry also has a CRC */
 		got = zip_fread(file, &past, 1);
 	if (rc < 0)
 		return rc;
@@ -258,7 +259,8 @@ static int open_entry(struct rung_source *src, zip_t *zip, const zip_stat_t *st,
 		rc = rung__npy_read(src->fd, src->spec, offset, st->size, &npy);
 	src->info = npy.array;
 	src->transposed = npy.transposed;
-	src->data_offset = npy.data_offset + offset; /* `offset` is 0 unless it is in place */
+	/* `offset` is 0 unless the entry is read in place */
+	src->data_offset = npy.data_offset + offset;
 	return rc == 0 && in_place && (st->valid & ZIP_STAT_CRC)
 	               ? watch_crc(src, st, offset, npy.data_offset)
 	               : rc;
@@ -276,7 +278,8 @@ int rung__source_open_member(struct rung_source *src, const char *member, uint64
 	rc = find_member(src, zip, member, &st);
 	if (rc == 0)
 		rc = open_entry(src, zip, &st, file_bytes);
-	zip_discard(zip); /* nothing was changed; a stream has its own zip_t */
+	/* discarding loses nothing, because nothing was changed; a stream has a separate zip_t */
+	zip_discard(zip);
 	return rc;
 }
 

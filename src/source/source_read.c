@@ -28,7 +28,7 @@ int rung__source_open_file(struct rung_source *src, const char *path, size_t pat
 		return rung__fail_errno(errno, "%s: cannot be opened", src->path);
 	if (fstat(src->fd, &st) < 0)
 		return rung__fail_errno(errno, "%s", src->path);
-	/* only a regular file has a size that headers can be compared with */
+	/* only a regular file has a size with which headers can be compared */
 	if (!S_ISREG(st.st_mode))
 		return rung__fail(RUNG_E_INVAL,
 		                  "%s: not a regular file; give the file itself, copied from the "
@@ -96,7 +96,7 @@ int rung__source_read_bytes(const struct rung_source *src, uint64_t byte_first, 
 	/* streams can rely on at least one byte, and on rows that are not empty */
 	if (byte_count == 0)
 		return 0;
-	/* the CRC of content in memory was compared when it was inflated */
+	/* content in memory needs no check, because its CRC was compared when it was inflated */
 	if (src->data) {
 		memcpy(buf, src->data + src->data_offset + byte_first, (size_t)byte_count);
 		return 0;
@@ -118,7 +118,7 @@ int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t
 {
 	const struct rung_array_info *info = &src->info;
 
-	/* checked as rows: the products below then do not overflow */
+	/* rows are checked first, so that the products below do not overflow */
 	if (row_first > info->row_count || row_count > info->row_count - row_first)
 		return rung__fail(RUNG_E_INVAL,
 		                  "%s: rows %" PRIu64 " to %" PRIu64
@@ -132,7 +132,7 @@ void rung_source_close(struct rung_source *src)
 {
 	if (!src)
 		return;
-	/* first: a stream may use src->fd or src->path until it is closed */
+	/* closed first, because a stream can use src->fd and src->path until then */
 	if (src->stream)
 		src->stream_ops->close(src->stream);
 	rung__member_crc_close(src->crc);

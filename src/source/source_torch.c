@@ -10,10 +10,10 @@
 #include "source/pickle.h"
 #include "source/state.h"
 
-#define LIST_BYTES 512u /* of keys in a message */
+#define LIST_BYTES 512u /* bytes of the list of keys in a message */
 
-/* torch before 1.6 wrote a bare pickle, which gets its own message. A file of fewer than 4 bytes
- * keeps a magic of zeros, and fails the same way. */
+/* torch before 1.6 wrote a bare pickle, which gets its own message. For a file of fewer than 4
+ * bytes the magic stays zero, so it fails in the same way. */
 static int check_zip(const struct rung_source *src, uint64_t file_bytes)
 {
 	unsigned char magic[4] = { 0 };
@@ -40,14 +40,14 @@ static int read_dict(struct rung_source *src, uint64_t file_bytes, struct rung__
 	return rc < 0 ? rc : rung__pickle_read(src->path, src->data, src->data_bytes, dict);
 }
 
-/* Fail because no array has the key, or no key is given, and list those there are. */
+/* Fail because no array has the key, or no key is given, and list the existing keys. */
 static int no_key(const struct rung_source *src, const struct rung__pickle_dict *dict,
                   const char *key)
 {
 	char list[LIST_BYTES] = "none";
 	size_t used = 0;
 
-	/* it ends while the longest key, a separator and the NUL still fit */
+	/* the loop ends while the longest key, a separator and the NUL still fit */
 	for (uint32_t i = 0; i < dict->count && used + RUNG__PICKLE_KEY_BYTES + 8 < LIST_BYTES;
 	     i++) {
 		const char *separator = used ? ", " : "";
@@ -88,7 +88,7 @@ static int open_array(struct rung_source *src, const struct rung__pickle_item *i
 		rung__free(data);
 		return rc;
 	}
-	rung__free(src->data); /* item->text pointed into it */
+	rung__free(src->data); /* freed only now, because item->text points into it */
 	src->data = data;
 	src->data_bytes = item->count * item_bytes;
 	src->info = (struct rung_array_info){ .dtype = item->dtype,
@@ -110,7 +110,8 @@ int rung__source_open_torch(struct rung_source *src, const char *key, uint64_t f
 	if (rc == 0) {
 		uint32_t i = 0;
 
-		/* an entry that is a number cannot be opened; OGB's preset reads those */
+		/* an entry that is a number cannot be opened as an array; OGB's preset reads such
+		 * entries */
 		while (key && i < dict->count &&
 		       (strcmp(dict->items[i].key, key) != 0 || !dict->items[i].is_array))
 			i++;
@@ -138,7 +139,8 @@ int rung__torch_read(const char *path, struct rung__pickle_dict *dict_out)
 	if (rc == 0)
 		rc = read_dict(src, bytes, dict_out);
 	for (uint32_t i = 0; rc == 0 && i < dict_out->count; i++)
-		dict_out->items[i].text = NULL; /* it points into the source, which is closed */
+		/* the text points into the source, which is closed */
+		dict_out->items[i].text = NULL;
 	rung_source_close(src);
 	return rc;
 }

@@ -68,27 +68,29 @@ int rung__zip_wrong_length(const struct rung_source *src, const char *how, uint6
 /* An edge list [2,E] is read at two positions in turn, the sources and the targets of the edges;
  * the third handle is the one that read the header. */
 #define HANDLES    3u
-#define SKIP_BYTES 32768u /* a handle skips more bytes only if no other is free */
+#define SKIP_BYTES 32768u /* a handle skips more bytes than this only if no other handle is free */
 
 /* A position in the inflated member. A read continues where a handle is; another position needs
  * another handle, which starts at byte 0. */
 struct handle {
 	zip_file_t *file; /* NULL: free */
 	uint64_t at;      /* bytes inflated so far */
-	uint64_t used;    /* `uses` at its last read: the smallest is replaced */
+	/* value of `uses` at the last read; the handle with the smallest one is replaced */
+	uint64_t used;
 };
 
 struct inflated {
-	pthread_mutex_t lock;          /* for a whole read: a zip_t is not thread-safe */
-	const struct rung_source *src; /* for messages; it owns this */
+	/* held for a whole read, because a zip_t is not thread-safe */
+	pthread_mutex_t lock;
+	const struct rung_source *src; /* the source, for messages; it owns this stream */
 	zip_t *zip;
-	zip_uint64_t idx;     /* of the member */
-	uint64_t bytes;       /* of the member, inflated, as its entry claims */
-	uint64_t data_offset; /* of the array in the member */
+	zip_uint64_t idx;     /* index of the member */
+	uint64_t bytes;       /* inflated size of the member, as its entry claims */
+	uint64_t data_offset; /* offset of the array in the member */
 	struct handle handles[HANDLES];
 	uint64_t uses;                     /* reads so far: the clock of handle.used */
-	bool damaged;                      /* sticky: every later read fails too */
-	unsigned char skipped[SKIP_BYTES]; /* receives bytes that are not wanted */
+	bool damaged;                      /* a failure is permanent: every later read fails too */
+	unsigned char skipped[SKIP_BYTES]; /* receives bytes that are skipped */
 };
 
 static void close_handle(struct handle *handle)
@@ -239,7 +241,7 @@ int rung__inflated_begin(struct rung_source *src, const zip_stat_t *st, size_t h
 	inflated->src = src;
 	inflated->idx = st->index;
 	inflated->bytes = st->size;
-	/* a separate zip_t: the caller discards its own when the source is open */
+	/* a separate zip_t, because the caller discards its own when the source is open */
 	rc = rung__zip_open(src, &inflated->zip);
 	/* data_offset is still 0, so this reads the member from its first byte */
 	if (rc == 0)

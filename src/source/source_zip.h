@@ -12,19 +12,20 @@
  * closes. Release it with zip_discard(). */
 int rung__zip_open(const struct rung_source *src, zip_t **zip_out);
 
-/** Fail with libzip's error, after `what`. @return RUNG_E_NOMEM, RUNG_E_IO, RUNG_E_FORMAT */
+/** Fail with the message `what`, followed by libzip's error. @return RUNG_E_NOMEM, RUNG_E_IO,
+ * RUNG_E_FORMAT */
 int rung__zip_failed(const struct rung_source *src, const char *what, zip_error_t *error);
 
-/** The same for reading a member. If the file ends inside of it, the status is RUNG_E_IO. */
+/** The same for reading a member. If the file ends inside the member, the status is RUNG_E_IO. */
 int rung__zip_inflating_failed(const struct rung_source *src, zip_file_t *file);
 
-/** Fail because a member has `how` ("less" or "more") bytes than its entry claims. @return
- * RUNG_E_FORMAT */
+/** Fail because a member has fewer or more bytes than its entry claims; `how` is "less" or "more".
+ * @return RUNG_E_FORMAT */
 int rung__zip_wrong_length(const struct rung_source *src, const char *how, uint64_t bytes);
 
 /**
- * Make a deflated member the stream of a source. Its first bytes, with the header of the array, are
- * inflated now, the rest while it is read. Any number of threads may read, one at a time.
+ * Use a deflated member as the stream of a source. Its first bytes, with the header of the array,
+ * are inflated now, the rest while it is read. Any number of threads may read, one at a time.
  *
  * Reads fail with RUNG_E_FORMAT (damaged, or a length or CRC other than that of the zip entry,
  * which is checked when the last byte is inflated; every later read then fails too), RUNG_E_IO or

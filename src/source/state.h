@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** An open source, and the functions that the formats provide to source.c. Private to this room. */
+/** An open source, and the functions that the formats provide to source.c. Private to
+ * src/source. */
 #ifndef RUNG_SOURCE_STATE_H
 #define RUNG_SOURCE_STATE_H
 
@@ -21,16 +22,17 @@ struct rung__stream_ops {
 
 /** The content is in one of three places: `data`, `stream`, or the file `fd`, in this order. */
 struct rung_source {
-	char *spec;                  /* as given, for messages */
-	struct rung_array_info info; /* of the array as it is read */
+	char *spec;                  /* the spec as given, for messages */
+	struct rung_array_info info; /* properties of the array as it is read */
 	bool transposed;      /* the file has Fortran order; info and rows are the transpose's */
-	int fd;               /* the file; -1: the format has none */
-	char *path;           /* of fd, for messages; NULL without it */
-	uint64_t data_offset; /* of row 0 in the file, or in `data` */
+	int fd;               /* descriptor of the file; -1: the format has no file */
+	char *path;           /* path of `fd`, for messages; NULL without a file */
+	uint64_t data_offset; /* offset of row 0 in the file or in `data` */
 	unsigned char *data;  /* the whole array, with its header, in memory; or NULL */
 	const struct rung__stream_ops *stream_ops; /* of `stream` */
 	void *stream;                              /* generates the array as it is read; or NULL */
-	/* checks the CRC of a stored member while it is read from the file; NULL: not a member */
+	/* checks the CRC of a stored member while it is read from the file; NULL if it is not a
+	 * stored member */
 	struct rung__member_crc *crc;
 	uint64_t data_bytes; /* size of `data`, including the header */
 };
@@ -50,21 +52,21 @@ int rung__source_open_range(struct rung_source *src);
 int rung__source_open_padded(struct rung_source *src, struct rung_source *inner);
 int rung__source_open_every(struct rung_source *src, struct rung_source *inner);
 
-/** Check the spec of one of the last two, before SRC is opened. @param inner_spec_out  SRC. @return
- * 0 or RUNG_E_INVAL */
+/** Check a pad: or every: spec, before SRC is opened. @param inner_spec_out SRC. @return 0 or
+ * RUNG_E_INVAL */
 int rung__source_check_derived(const struct rung_source *src, const char **inner_spec_out);
 
-/** Start of SRC in a spec of the last two kinds; NULL for other kinds. */
+/** Start of SRC in a pad: or every: spec; NULL for other specs. */
 const char *rung__source_inner_spec(const char *spec);
 
-/** Open numbers in text, one per line, plain or compressed by gzip; src->fd is open. */
+/** Open numbers in a text file, one per line, plain or compressed by gzip; src->fd is open. */
 int rung__source_open_text(struct rung_source *src);
 
 /** Open an array of a dict that torch.save() wrote; src->fd is open. @param key  its key; NULL:
  * fail with RUNG_E_INVAL and list the keys */
 int rung__source_open_torch(struct rung_source *src, const char *key, uint64_t file_bytes);
 
-/** Load the only member whose name ends in `end` from the zip file src->fd into src->data. */
+/** Load a member of the zip file src->fd into src->data: the only one whose name ends in `end`. */
 int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t file_bytes);
 
 /** Find a member in the zip file src->fd, and fill info, and data, stream or data_offset. */

@@ -34,7 +34,7 @@ void rung__refill_queue(struct rung__refill_box *box, struct rung__part *part)
 	pthread_mutex_unlock(&box->lock);
 }
 
-/* The flag itself is in the request: the thread checks it for each part that it might begin. */
+/* The flag itself is in the request: the thread checks it for each part that it could begin. */
 void rung__refill_may_copy(struct rung__refill_box *box)
 {
 	pthread_mutex_lock(&box->lock);
@@ -46,7 +46,7 @@ void rung__refill_return(struct rung__refill_box *box, uint32_t slot_head)
 {
 	pthread_mutex_lock(&box->lock);
 	assert(box->returned_count < box->returned_max);
-	/* chains are disjoint, so there are at most as many as slots */
+	/* chains are disjoint, so there are at most as many chains as slots */
 	box->returned[box->returned_count++] = slot_head;
 	pthread_cond_signal(&box->wake);
 	pthread_mutex_unlock(&box->lock);

@@ -15,7 +15,8 @@ unsigned rung__latency_bucket(uint64_t value)
 	unsigned octave;
 
 	if (value < 2)
-		/* buckets 0 and 1 are 0 and 1: integers do not divide an octave this short */
+		/* values 0 and 1 have buckets 0 and 1: an octave this short contains no other
+		 * integer */
 		return (unsigned)value;
 	octave = 63u - (unsigned)__builtin_clzll(value);
 	/* the second half of the octave begins at 2^(k+1/2): the first 8 bits are compared with
@@ -25,7 +26,7 @@ unsigned rung__latency_bucket(uint64_t value)
 	return RUNG__MIN(octave, RUNG_LATENCY_BUCKETS - 1u);
 }
 
-/* It is one of those for rung_gather(), which are the last in the array. */
+/* True for the requests that are reserved for rung_gather(), which are the last in the array. */
 static bool is_sync(const struct rung_request *request)
 {
 	return rung__request_index(request) >= request->store->opts.requests_max;
@@ -37,7 +38,7 @@ void rung__request_free(struct rung_request *request)
 
 	atomic_store_explicit(&request->state, RUNG__REQUEST_FREE, memory_order_relaxed);
 	pthread_mutex_lock(&store->lock);
-	/* at the front, so that few requests touch memory while few are in flight at a time */
+	/* put at the front, so that only few requests touch memory while few are in flight */
 	if (is_sync(request)) {
 		rung__queue_push_first(&store->sync_free, &request->link);
 		pthread_cond_signal(&store->freed);
@@ -66,11 +67,12 @@ void rung__request_finish(struct rung_request *request, int status)
 		atomic_store_explicit(&request->state, RUNG__REQUEST_DONE, memory_order_release);
 		pthread_cond_broadcast(&request->done);
 	}
-	/* put before it was done: rung_request_put() left it to the device thread, which is the
-	 * thread that calls this */
+	/* the request was put before it was done: rung_request_put() left it to the device thread,
+	 * which is the thread that calls this */
 	release = store->device_thread && request->retired;
 	pthread_mutex_unlock(&request->lock);
-	if (release) /* after the unlock: another thread may use the request at once */
+	/* freed after the unlock, because another thread may use the request at once */
+	if (release)
 		rung__request_free(request);
 }
 
@@ -78,7 +80,7 @@ void rung__request_fail(struct rung_request *request, int status, const char *te
 {
 	int none = 0;
 
-	/* several refill threads may fail one request: the first one writes the text */
+	/* several refill threads can fail one request; only the first one writes the text */
 	if (atomic_compare_exchange_strong(&request->status, &none, status))
 		snprintf(request->error, sizeof(request->error), "%s", text);
 }

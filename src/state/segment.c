@@ -18,7 +18,8 @@
 
 #define SIZE_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 #define SEALS      (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL)
-/* direct reads may keep their pages pinned for a moment after they have completed */
+/* longest wait for pinned pages: direct reads can keep their pages pinned for a moment after they
+ * have completed */
 #define SEAL_TRIES_MAX 50u
 #define SEAL_PAUSE_NS  20000000
 
@@ -111,7 +112,8 @@ int rung__segment_attach(const char *name, int fd, uint64_t bytes, bool writable
 	int seals = fcntl(fd, F_GET_SEALS), wanted = writable ? SIZE_SEALS : SEALS;
 	struct stat st;
 
-	/* the seals first: only they make the size, and contents that are checked later, final */
+	/* the seals are checked first, because without them the size and the contents could change
+	 * after their checks */
 	if (seals < 0 || (seals & wanted) != wanted)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: the memory from the other process is not sealed: it could "

@@ -14,18 +14,19 @@
 struct rung__segment {
 	void *base;     /* 2 MiB aligned; NULL: no segment */
 	uint64_t bytes; /* whole pages */
-	int fd;         /* of the memfd; -1 in an attacher, for which the mapping is enough */
+	/* descriptor of the memfd; -1 in an attacher, for which the mapping is enough */
+	int fd;
 };
 
 /** Create writable memory, to be filled. @param name for messages and /proc/PID/maps. @return 0 or
  * RUNG_E_NOMEM and others of memfd_create() */
 int rung__segment_create(const char *name, uint64_t bytes, struct rung__segment *segment_out);
 
-/** Forbid resizing, permanently; every process that maps it can still write to it. */
+/** Forbid resizing, permanently. Every process that maps the segment can still write to it. */
 int rung__segment_fix(const char *name, struct rung__segment *segment);
 
-/** After the last write: forbid writing and resizing, permanently, also to this process. `base` is
- * unchanged. May wait a second for pages of direct reads. */
+/** Called after the last write: forbid writing and resizing, permanently, also to this process.
+ * `base` is unchanged. May wait up to a second for pages of direct reads. */
 int rung__segment_seal(const char *name, struct rung__segment *segment);
 
 /**

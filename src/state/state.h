@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * The state of an open store that its threads share: requests, the mailboxes of the threads,
- * counters. The threads depend on this room, not on each other.
+ * counters. The threads depend on src/state, not on each other.
  *
  * Threads. A submitting thread copies rows that are in memory, sorts its misses and queues them;
  * the refill threads read, copy from the slots and complete requests. A request belongs to one side
@@ -49,9 +49,9 @@ struct rung__part;
 struct rung__slot_batch {
 	struct rung__link link;
 	struct rung__part *part;
-	uint64_t first, count; /* entries of the request's lists */
+	uint64_t first, count; /* range of entries in the request's lists */
 	uint32_t slot_head;    /* the slots, linked by refill; RUNG__SLOT_NONE: no slots */
-	bool last;             /* no other one of the part will follow */
+	bool last;             /* it is the last slot batch of the part */
 };
 
 /* The misses of a request in one file: the share of one refill thread, which owns it from the queue
@@ -65,7 +65,7 @@ struct rung__part {
 	/* misses being read by another client of the cache: a chain of references, see
 	 * refill/state.h */
 	uint64_t remote;
-	uint64_t remote_ns; /* when the first of them was added */
+	uint64_t remote_ns; /* when the first of these misses was added */
 	struct rung__link remote_link, touched_link;
 
 	/* device */
@@ -82,7 +82,7 @@ struct rung__part {
 /* One gather. Requests are allocated when the store is opened, and reused. */
 struct rung_request {
 	struct rung_store *store;
-	/* in one of the lists of free or retired requests, or in the device thread's inbox */
+	/* link in a list of free or retired requests, or in the device thread's inbox */
 	struct rung__link link;
 	_Atomic int state;  /* enum rung__request_state */
 	_Atomic int status; /* 0 or the first failure, whose text is `error` */
@@ -97,14 +97,15 @@ struct rung_request {
 	 * submission on, and refill may have them before the gather has run.
 	 */
 	void *ranks;
-	bool known;                  /* this gather is one of these */
+	bool known;                  /* this gather has ids in plain host memory */
 	_Atomic bool may_copy;       /* the gather has run: rows that were read may be copied */
 	struct rung__link sort_link; /* in the sorter's queue, while `link` may be in the inbox */
 
 	/* refill's */
 	struct rung__part parts[RUNG__FILES_MAX]; /* by file */
 	_Atomic uint32_t parts_left;              /* parts that are not complete */
-	uint64_t batch;                           /* its name in the cache; 0: not known there */
+	/* the batch's name in the cache; 0: the cache does not know it */
+	uint64_t batch;
 
 	/* the device thread's */
 	bool reading;               /* the gather has run, and misses are refill's */
@@ -119,12 +120,14 @@ struct rung_request {
 	/* device */
 	_Atomic uint64_t checked_ns; /* when the device was last queried for a failure */
 	enum rung_dtype id_dtype;    /* for messages */
-	uint64_t index_first;        /* of the first id in the caller's list, for messages */
-	/* put before it was done: the thread that completes it also frees it; under lock */
+	/* position of the first id in the caller's list, for messages */
+	uint64_t index_first;
+	/* guarded by `lock`: the request was put before it was done, so the thread that completes
+	 * it also frees it */
 	bool retired;
 
-	pthread_mutex_t lock; /* of the wait for a state, and of `retired` */
-	pthread_cond_t done;  /* a later state was reached */
+	pthread_mutex_t lock; /* guards the wait for a state, and `retired` */
+	pthread_cond_t done;  /* signals that a later state was reached */
 	char error[RUNG__ERROR_BYTES];
 };
 
@@ -132,7 +135,8 @@ struct rung_request {
 struct rung__counters {
 	_Atomic uint64_t tier_hits[RUNG__TIER_COUNT];
 	_Atomic uint64_t requests, request_errors;
-	_Atomic uint64_t latency[RUNG_LATENCY_BUCKETS]; /* of requests, by half octaves of us */
+	/* number of requests by latency, in half octaves of microseconds */
+	_Atomic uint64_t latency[RUNG_LATENCY_BUCKETS];
 	_Atomic uint64_t host_waits, scatters;
 };
 
@@ -150,11 +154,12 @@ struct rung_gpu_sampler;
 struct rung__pool {
 	unsigned char *base;
 	uint64_t bytes;
-	uint64_t frames_at;   /* offset of the first frame; without frames the total size */
-	uint64_t frame_bytes; /* of one frame */
+	/* offset of the first frame in the pool; without frames the size of the pool */
+	uint64_t frames_at;
+	uint64_t frame_bytes; /* bytes of one frame */
 	/* [index, whole pages | frames]; base NULL if it is not shared */
 	struct rung__segment shared;
-	void *index; /* of the cache: in `shared`, or private pages */
+	void *index; /* index of the cache: in `shared`, or in private pages */
 	uint64_t index_bytes;
 };
 
@@ -168,22 +173,23 @@ struct rung__shape {
 		uint64_t rank_first;
 		uint64_t row_count;
 	} tiers[RUNG__TIER_COUNT];
-	uint64_t slot_count; /* of each file */
+	uint64_t slot_count; /* refill slots for each file */
 	uint64_t slot_bytes;
-	uint64_t frame_count; /* of the cache; 0: no cache */
+	uint64_t frame_count; /* frames of the cache; 0: no cache */
 	uint64_t frame_bytes;
 	uint64_t map_bytes;  /* of an entry of rank_of_vertex; 0: the map is not in memory */
-	uint64_t map_on_gpu; /* nonzero: it is also in GPU memory */
-	uint64_t gpu_count;  /* over which the tier "peer" is interleaved; 0: the CPU gathers */
+	uint64_t map_on_gpu; /* nonzero: the map is also in GPU memory */
+	/* number of GPUs over which the tier "peer" is interleaved; 0: the CPU gathers */
+	uint64_t gpu_count;
 	struct rung__placement_set placements;
 };
 
 /** Mailbox of a refill thread. Each has its own lock, so that threads of different files do not
  * wait for each other. */
 struct rung__refill_box {
-	pthread_mutex_t lock; /* of all other members */
+	pthread_mutex_t lock; /* guards all other members */
 	pthread_cond_t wake;
-	struct rung__queue queue; /* of parts, oldest first */
+	struct rung__queue queue; /* queued parts, oldest first */
 	/* [returned_max] device: heads of chains of slots that have been copied; as many as the
 	 * thread has slots, because chains are disjoint */
 	uint32_t *returned;
@@ -204,7 +210,7 @@ struct rung__refill;
 struct rung__share;
 struct rung__sorter;
 
-/* From the end of opening until closing only the lists, the counters and the requests change. */
+/* While the store is open, only the lists, the counters and the requests change. */
 struct rung_store {
 	struct rung_store_opts opts; /* defaults filled in */
 	struct rung__shape shape;
@@ -225,8 +231,8 @@ struct rung_store {
 
 	const struct rung__device_ops *device_ops; /* NULL: the CPU */
 	struct rung__device *device;
-	int gpus[RUNG_GPUS_MAX];           /* the first gathers */
-	struct rung__graph_location graph; /* where the plan puts it; attached: all zero */
+	int gpus[RUNG_GPUS_MAX];           /* the first one gathers */
+	struct rung__graph_location graph; /* where the plan puts the graph; attached: all zero */
 	int alive_fd;                      /* attached, with a tier "peer": see share.h; else -1 */
 	void *known_ranks;                 /* `ranks` of all requests; NULL without a device */
 	uint64_t known_bytes;
@@ -234,19 +240,20 @@ struct rung_store {
 	struct rung__cache *cache; /* NULL without frames */
 	/* why this store does not use the cache that its creator shares; "" otherwise */
 	char cache_why[RUNG__ERROR_BYTES];
-	struct rung__refill *refills[RUNG__FILES_MAX]; /* by file; empty if no row is cold */
+	/* indexed by file; empty if no row is cold */
+	struct rung__refill *refills[RUNG__FILES_MAX];
 	struct rung__refill_box *refill_boxes[RUNG__FILES_MAX]; /* their mailboxes */
 	uint32_t refill_count;
-	uint32_t sector_bytes;             /* smallest alignment of their reads */
+	uint32_t sector_bytes;             /* smallest alignment of the refill threads' reads */
 	struct rung__announcer *announcer; /* NULL without a cache */
 	/* NULL without a device, and if no row is cold */
 	struct rung__device_thread *device_thread;
 	struct rung__device_thread_box device_thread_box;
-	struct rung__sorter *sorter; /* exists with the device thread */
+	struct rung__sorter *sorter; /* exists if the device thread does */
 
 	pthread_mutex_t lock;
 	pthread_cond_t freed; /* rung_gather() waits here until a request in sync_free is free */
-	/* [request_count], the last SYNC_REQUESTS of them for rung_gather */
+	/* [request_count]; the last SYNC_REQUESTS of them are for rung_gather() */
 	struct rung_request *requests;
 	uint32_t request_count;
 	struct rung__queue free, sync_free;
@@ -257,7 +264,7 @@ struct rung_store {
 
 	struct rung_topology *topology; /* only while tiers are opened, if memory has a place */
 	bool binds;                     /* the kernel binds memory to nodes */
-	char bind_why[RUNG__PLACEMENT_WHY_BYTES]; /* why it does not; "" if it does */
+	char bind_why[RUNG__PLACEMENT_WHY_BYTES]; /* reason why it does not bind; "" if it does */
 	struct rung_placement *placement_list;    /* [placement_count] as decided */
 	struct rung_store_placement *placements;  /* [placement_count] */
 	uint32_t placement_count;
@@ -283,8 +290,8 @@ static inline uint64_t rung__request_own_bytes(const struct rung_store *store)
 /* ---- request_state.c ---- */
 
 /** Complete a request; `status` and request->error are final. Called by refill, the device thread,
- * or the submitter of a request without misses; without a device thread by any thread that polls.
- * If it is called twice, the second call has no effect. */
+ * or the submitter of a request without misses; without a device thread by any thread that polls. A
+ * second call for the same request has no effect. */
 void rung__request_finish(struct rung_request *request, int status);
 
 /** Return a request to the list of free requests. */
@@ -293,7 +300,7 @@ void rung__request_free(struct rung_request *request);
 /** Record the failure of a request; only the first one is reported. */
 void rung__request_fail(struct rung_request *request, int status, const char *text);
 
-/** The half octave b that a number is in: [2^(b/2), 2^((b+1)/2)). */
+/** The half octave b that contains a number: [2^(b/2), 2^((b+1)/2)). */
 unsigned rung__latency_bucket(uint64_t value);
 
 /** The number of a request, which names it in a device and in refill's references. */

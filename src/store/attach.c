@@ -20,8 +20,8 @@
 
 /* ---- checking ---- */
 
-/* Check the head of the message, and that it is complete. Magic and version come first: they are at
- * the same place in every version, and the rest is not. */
+/* Check the head of the message, and that the message is complete. Magic and version come first:
+ * they are at the same place in every version, and the rest is not. */
 static int check_answer(const char *path, const struct rung__answer *answer)
 {
 	const struct rung__offer *offer = &answer->offer;
@@ -61,12 +61,12 @@ static int check_answer(const char *path, const struct rung__answer *answer)
 	return 0;
 }
 
-/* Sizes of a row, that all rows together have fewer than 2^64 bytes, and that every row is inside
- * its file. */
+/* Check the sizes of a row, that all rows together have fewer than 2^64 bytes, and that every row
+ * is inside its file. */
 static bool layout_ok(const struct rung__shape *shape)
 {
 	const struct rung__layout *layout = &shape->layout;
-	uint64_t rows, end; /* of a file: its rows, and where the last of them ends */
+	uint64_t rows, end; /* rows of a file, and the offset at which the last one ends */
 
 	if (shape->vertex_count == 0 || layout->row_bytes == 0 ||
 	    layout->row_stride < layout->row_bytes || layout->file_count == 0 ||
@@ -89,7 +89,7 @@ static bool layout_ok(const struct rung__shape *shape)
 	return true;
 }
 
-/* Tiers of GPUs only if the creator gathers on GPUs. */
+/* Check that there are tiers of GPUs only if the creator gathers on GPUs. */
 static bool gpus_ok(const struct rung__shape *shape)
 {
 	if (shape->gpu_count == 0)
@@ -98,8 +98,8 @@ static bool gpus_ok(const struct rung__shape *shape)
 	return shape->gpu_count <= RUNG_GPUS_MAX && shape->map_on_gpu <= 1;
 }
 
-/* Each row is in exactly one tier; if some rows are cold, there are slots, and a row fits into
- * one. */
+/* Check that each row is in exactly one tier and, if some rows are cold, that there are slots and a
+ * row fits into a slot. */
 static bool tiers_ok(const struct rung__shape *shape)
 {
 	const struct rung__layout *layout = &shape->layout;
@@ -115,7 +115,7 @@ static bool tiers_ok(const struct rung__shape *shape)
 		return false;
 	if (shape->tiers[RUNG__TIER_NVME].row_count == 0)
 		return true;
-	/* for reads aligned to a page, which every device accepts */
+	/* enough for reads that are aligned to a page, which every device accepts */
 	return shape->slot_count > 0 && shape->slot_count <= RUNG__SLOT_COUNT_MAX &&
 	       shape->slot_bytes <= UINT32_MAX && layout->row_bytes <= UINT32_MAX &&
 	       shape->slot_bytes % RUNG__PAGE_BYTES == 0 &&
@@ -123,8 +123,8 @@ static bool tiers_ok(const struct rung__shape *shape)
 	                                           layout->data_offset, RUNG__PAGE_BYTES);
 }
 
-/* Frames that the cold rows can fill, of a size that a row fits into, in a segment whose size does
- * not overflow. */
+/* Check that the cold rows can fill the frames, that a row fits into a frame, and that the size of
+ * the segment does not overflow. */
 static bool cache_ok(const struct rung__shape *shape)
 {
 	uint64_t first = shape->tiers[RUNG__TIER_NVME].rank_first,
@@ -137,7 +137,8 @@ static bool cache_ok(const struct rung__shape *shape)
 	       rung__pool_shared_bytes(first, rows, shape->frame_count, shape->frame_bytes) > 0;
 }
 
-/* The features' type, which callers read from the store's properties, agrees with the layout. */
+/* Check that the features' type, which callers read from the store's properties, agrees with the
+ * layout. */
 static bool array_ok(const struct rung__shape *shape)
 {
 	const struct rung_array_info *array = &shape->array;
@@ -154,7 +155,7 @@ static bool array_ok(const struct rung__shape *shape)
 	       array->row_count == shape->vertex_count;
 }
 
-/* A map of this width can name all vertices. entry_bytes 0: no map. */
+/* Check that a map of this width can name all vertices. entry_bytes 0: no map. */
 static bool map_ok(const struct rung__shape *shape, uint64_t entry_bytes)
 {
 	return entry_bytes == 0 || (entry_bytes == 8 && shape->vertex_count <= INT64_MAX / 8) ||
@@ -174,7 +175,7 @@ static bool places_ok(const struct rung__shape *shape)
 	       rung__placement_ok(&placements->frames, rung__align_up(frames, RUNG__PAGE_BYTES));
 }
 
-/* Rows that are stored by vertex are in one file. */
+/* Check that rows stored by vertex are in a single file. */
 static bool maps_ok(const struct rung__shape *shape)
 {
 	return map_ok(shape, shape->map_bytes) && map_ok(shape, shape->layout.vertex_bytes) &&
@@ -184,7 +185,7 @@ static bool maps_ok(const struct rung__shape *shape)
 static int check_shape(const char *path, const struct rung__offer *offer)
 {
 	const struct rung__shape *shape = &offer->shape;
-	/* in this order: later checks use sizes that earlier ones have checked */
+	/* the order matters: later checks use sizes that earlier ones have checked */
 	const char *what = !layout_ok(shape)   ? "layout"
 	                   : !tiers_ok(shape)  ? "tiers"
 	                   : !cache_ok(shape)  ? "cold-row cache"
@@ -237,7 +238,7 @@ static int check_files(const char *path, const struct rung__answer *answer)
 	return rc;
 }
 
-/* Check every entry of a map. Once is enough, because the memory is sealed. */
+/* Check every entry of a map. One check is enough, because the memory is sealed. */
 static int check_map(const char *path, const char *what, const void *map, unsigned bytes,
                      uint64_t vertex_count)
 {
@@ -338,13 +339,13 @@ static int accept_features(struct rung_store *store, struct rung__answer *answer
 			return rung__fail(RUNG_E_NOMEM, "store: out of memory");
 		store->features.files[f].path = file;
 		store->features.files[f].fd = answer->fds[f];
-		answer->fds[f] = -1; /* the store's now */
+		answer->fds[f] = -1; /* owned by the store from here on */
 	}
 	return 0;
 }
 
-/* Choose the GPU that gathers: the caller's, not the creator's. alive_fd: the end of the creator's
- * socket pair, NULL without a tier "peer". */
+/* Choose the GPU that gathers: the caller's, not the creator's. `alive_fd`: the attachers' end of
+ * the creator's socket pair; NULL without a tier "peer". */
 static int accept_device(const char *path, struct rung_store *store, int *alive_fd)
 {
 	const struct rung__device_ops *ops;
@@ -373,7 +374,7 @@ static int accept_device(const char *path, struct rung_store *store, int *alive_
 		gpus[g] = gpu;
 	if (alive_fd) {
 		store->alive_fd = *alive_fd;
-		*alive_fd = -1; /* the store's now */
+		*alive_fd = -1; /* owned by the store from here on */
 	}
 	return rung__store_choose_device(store, gpus, (uint32_t)store->shape.gpu_count);
 }
@@ -397,7 +398,8 @@ static int fill(const char *path, struct rung_store *store, struct rung__answer 
 	}
 	rung__store_set_vertices(store, NULL); /* a pointer of the creator's process */
 	rc = accept_device(path, store, alive_fd);
-	store->opts.gpu = NULL; /* points to memory of the caller, valid only during the call */
+	/* it points to memory of the caller that is valid only during the call */
+	store->opts.gpu = NULL;
 	if (rc == 0)
 		rc = accept_map(path, store, answer);
 	if (rc == 0 && host_fd)
@@ -413,7 +415,8 @@ static int fill(const char *path, struct rung_store *store, struct rung__answer 
 		rc = rung__store_open_tiers(store, rung__registry_reader(),
 		                            alive_fd ? answer->offer.peer_handles : NULL,
 		                            cache_fd ? *cache_fd : -1);
-	rung__features_close(&store->features); /* tiers have their own descriptors */
+	/* closed now, because the tiers have their own descriptors */
+	rung__features_close(&store->features);
 	return rc;
 }
 

@@ -45,22 +45,23 @@
 #include "store/store.h"
 #include "base/thread.h"
 
-/* of the timer: by default the kernel adds 50 us, which is more than the shortest poll interval */
+/* timer slack in ns: by default the kernel adds 50 us, which is more than the shortest poll
+ * interval */
 #define SLACK_NS    2000
 #define STOP_WAIT_S 60 /* a device that has not answered for this time is abandoned */
 
 struct rung__device_thread {
 	struct rung_store *store;
-	struct rung__device_thread_box *box; /* the store's, under store->lock */
+	struct rung__device_thread_box *box; /* the store's mailbox, guarded by store->lock */
 	const struct rung__device_ops *ops;
 	struct rung__device *device;
 	struct rung_request **active; /* [request_count], in order of submission */
 	uint32_t active_count;
-	bool polling;      /* work is in flight on the device, whose end only polling detects */
+	bool polling;      /* work is in flight on the device, and only polling detects its end */
 	uint64_t now_ns;   /* start of this round of polls */
 	uint64_t found_ns; /* time of the last poll that found a completion */
-	bool stop;         /* copy of store->stop: gathers that end from now on get no reads */
-	char error[RUNG__ERROR_BYTES]; /* of the last scatter that failed */
+	bool stop;         /* copy of store->stop: gathers that end after it was set get no reads */
+	char error[RUNG__ERROR_BYTES]; /* message of the last scatter that failed */
 
 	pthread_t thread;
 	struct rung__end end;
@@ -91,8 +92,8 @@ static void end(struct rung__device_thread *h, uint32_t active_idx)
 	rung__request_finish(request, request->status);
 }
 
-/* Its rows may now be copied to the output: the work before the gather on the stream has
- * finished. */
+/* Allow refill to copy the request's rows to the output: the work before the gather on the stream
+ * has finished. */
 static void may_copy(struct rung__device_thread *h, struct rung_request *request)
 {
 	atomic_store_explicit(&request->may_copy, true, memory_order_relaxed);
@@ -122,7 +123,7 @@ static bool poll_gather(struct rung__device_thread *h, uint32_t active_idx)
 		rung__request_fail(request, RUNG_E_CANCELED,
 		                   "the store was closed while the request was in flight");
 	request->reading = true;
-	/* refill has the misses already: the request ends with its last slot batch, also after a
+	/* refill has the misses already, so the request ends with its last slot batch, even after a
 	 * failure */
 	if (request->known && request->misses.count > 0) {
 		may_copy(h, request);
@@ -241,7 +242,8 @@ static void launch_slot_batches(struct rung__device_thread *h, struct rung_reque
 	}
 }
 
-/* Release the slot batches whose scatters have run: in order, because they are on one stream. */
+/* Release the slot batches whose scatters have run. They end in order, because they are on one
+ * stream. */
 static void poll_scatters(struct rung__device_thread *h, struct rung_request *request)
 {
 	while (request->scatter_count > 0) {
@@ -287,7 +289,7 @@ static void poll_reads(struct rung__device_thread *h, uint32_t active_idx)
 	if (!request->read_through || !rung__queue_is_empty(&request->waiting))
 		return;
 	if (request->scatter_count > 0) {
-		/* callers of a lost request wait for DONE, and then get its failure */
+		/* callers of a failed request wait for DONE, and then get its failure */
 		if (!is_lost(request))
 			mark_launched(request);
 		return;
@@ -364,7 +366,8 @@ static void *device_thread_main(void *ctx)
 	struct rung__device_thread *h = ctx;
 
 	prctl(PR_SET_TIMERSLACK, SLACK_NS);
-	h->ops->adopt(h->device); /* after a failure the next calls fail as well, and report it */
+	/* after a failure the next calls fail as well, and report the failure */
+	h->ops->adopt(h->device);
 	do {
 		accept_work(h);
 		h->polling = false;
@@ -400,7 +403,7 @@ int rung__device_thread_submit(struct rung_request *request, const struct rung_i
 {
 	struct rung_store *store = request->store;
 	struct rung_ids ranks;
-	/* a copy: the device thread may write the count as soon as it has the request */
+	/* copied, because the device thread may write the count as soon as it has the request */
 	uint64_t misses;
 	int rc = check_alive(store);
 
@@ -435,7 +438,7 @@ int rung__device_thread_submit(struct rung_request *request, const struct rung_i
 	return 0;
 }
 
-/* The thread has ended, or was never started. */
+/* Called after the thread has ended, or if it was never started. */
 static void free_device_thread(struct rung__device_thread *h)
 {
 	rung__end_fini(&h->end);
@@ -477,7 +480,7 @@ int rung__device_thread_stop(struct rung__device_thread *h)
 	pthread_mutex_lock(&h->store->lock);
 	pthread_cond_signal(&h->box->work);
 	pthread_mutex_unlock(&h->store->lock);
-	/* on a timeout the thread still runs: nothing that it uses is freed */
+	/* after a timeout the thread still runs, so nothing that it uses is freed */
 	if (!rung__end_join(&h->end, h->thread, STOP_WAIT_S * 1000000000ull)) {
 		return rung__fail(RUNG_E_TIMEDOUT,
 		                  "device %s: requests in flight have not ended for %d s: "

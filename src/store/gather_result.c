@@ -36,7 +36,7 @@ void rung__gather_result_accept(struct rung_request *request,
 {
 	_Atomic uint64_t *hits = request->store->counters.tier_hits;
 
-	/* such a request counts no hits, as on the CPU, where it fails before it is counted */
+	/* a failed request counts no hits, as on the CPU, where it fails before hits are counted */
 	if (result->bad_count > 0) {
 		fail_bad_id(request, result);
 		return;
@@ -64,7 +64,7 @@ void rung__device_thread_complete(struct rung_request *request)
 	                                 rung__check_is_due(request, rung__now_ns()), &result);
 	if (rc == 0)
 		return;
-	/* another thread may have polled at the same time, and may have completed the request */
+	/* another thread may have polled and completed the request at the same time */
 	pthread_mutex_lock(&request->lock);
 	busy = atomic_load_explicit(&request->state, memory_order_relaxed) == RUNG__REQUEST_BUSY;
 	if (busy && rc < 0)
@@ -72,7 +72,8 @@ void rung__device_thread_complete(struct rung_request *request)
 	else if (busy)
 		rung__gather_result_accept(request, &result);
 	pthread_mutex_unlock(&request->lock);
-	/* without the lock, which it acquires; of two threads that come here one completes it */
+	/* called without the lock, which it acquires; if two threads reach this line, only one
+	 * completes the request */
 	if (busy)
 		rung__request_finish(request, request->status);
 }

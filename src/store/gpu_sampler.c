@@ -14,15 +14,16 @@
 #include "rung/gpu_sampler.h"
 #include "store/store.h"
 
-#define SEEDS_DEFAULT 1024u /* per batch, if the caller sets no seed_count_max */
-#define POLL_NS       20000 /* between two polls of a batch that is waited for */
+#define SEEDS_DEFAULT 1024u /* seeds per batch if the caller sets no seed_count_max */
+#define POLL_NS       20000 /* interval of polls while a caller waits for a batch */
 
 struct rung_gpu_sampler {
 	const struct rung_store *store; /* outlives the sampler */
 	const struct rung__device_ops *ops;
 	struct rung__device_sampler *sampler;
 	uint32_t hop_count;
-	uint64_t seed_count_max; /* of a batch: its memory is allocated for this many */
+	/* largest number of seeds in a batch, for which its memory is allocated */
+	uint64_t seed_count_max;
 };
 
 struct rung__gpu_batch {
@@ -48,7 +49,7 @@ static int open_arrays(const struct rung_dataset *ds, const struct rung__graph_l
 	return rc;
 }
 
-/* Everything that can be refused without the device. */
+/* Check all arguments that can be checked without the device. */
 static int check_opts(const struct rung_store *store, const struct rung_dataset *ds,
                       const struct rung_plan *plan, const struct rung_gpu_sampler_opts *opts)
 {
@@ -104,7 +105,7 @@ int rung_gpu_sampler_create(struct rung_store *store, const struct rung_dataset 
 	rc = open_arrays(ds, plan ? &plan->graph : &store->graph, files, &args);
 	if (rc == 0)
 		rc = store->device_ops->sampler_open(store->device, &args, &sampler->sampler);
-	/* open only while the device loads them */
+	/* the files are open only while the device loads them */
 	rung__features_close(&files[0]);
 	rung__features_close(&files[1]);
 	if (rc < 0) {
@@ -195,7 +196,7 @@ int rung__gpu_batch_wait(struct rung__gpu_batch *batch, int64_t timeout_ns)
 	uint64_t until_ns = rung__now_ns() + (uint64_t)RUNG__MAX(timeout_ns, 0);
 	int rc;
 
-	/* without a limit the device waits, which needs no polling; then this is one round */
+	/* without a time limit the device waits, which needs no polling, so the loop runs once */
 	for (;;) {
 		rc = ops->sampled(batch->batch, timeout_ns < 0, &batch->sampled);
 		if (rc != 0)

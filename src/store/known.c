@@ -28,15 +28,16 @@ __attribute__((always_inline)) static inline int list_ids(struct rung_request *r
 	for (uint64_t i = 0; i < count; i++) {
 		uint64_t rank = rung__gather_id(data, dtype, i);
 
-		/* before it is used: an id out of range would read beyond the map */
+		/* checked before it is used, because an id out of range would read beyond the
+		 * map */
 		if (rank >= vertex_count)
 			return rung__gather_outside(dtype, rank, request->index_first + i,
 			                            vertex_count);
 		if (map_bytes)
 			rank = rung__id_get(map, map_bytes, rank);
 		rung__id_set(ranks, rank_bytes, i, rank);
-		/* without a branch: the entry is written for every row, and is overwritten unless
-		 * the row is cold. cold <= i, so it is within the array */
+		/* without a branch: an entry is written for every row, and is overwritten unless
+		 * the row is cold. It is within the array, because cold <= i */
 		cold_ranks[cold] = rank;
 		cold_rows[cold] = (uint32_t)i;
 		cold += any_cold && rank >= cold_first;
@@ -45,7 +46,7 @@ __attribute__((always_inline)) static inline int list_ids(struct rung_request *r
 	return 0;
 }
 
-/* As in list_ids(); dtypes other than these four were refused before. */
+/* As in list_ids(). Other dtypes than these four were refused before. */
 __attribute__((always_inline)) static inline int list_dtype(struct rung_request *request,
                                                             const struct rung_ids *ids,
                                                             unsigned map_bytes, unsigned rank_bytes)

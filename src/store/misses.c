@@ -21,15 +21,16 @@
 
 struct rung__sorter {
 	struct rung_store *store;
-	struct rung__queue requests; /* with misses, oldest first; under store->lock */
-	bool stop;                   /* under store->lock */
-	pthread_cond_t work;         /* waited for with store->lock */
+	/* requests with misses, oldest first; guarded by store->lock */
+	struct rung__queue requests;
+	bool stop;           /* guarded by store->lock */
+	pthread_cond_t work; /* the thread waits for it with store->lock held */
 	pthread_t thread;
 };
 
 /*
- * Create a part for each file with some of the misses. Misses of one file become contiguous, as a
- * counting sort does it, and keep their order: each part must be in the order of its file, so that
+ * Create a part for each file with some of the misses. As in a counting sort, misses of one file
+ * become contiguous and keep their order: each part must be in the order of its file, so that
  * neighbouring rows share reads. Files without misses get empty parts, which are not queued.
  */
 static void make_parts(struct rung_request *request)
@@ -71,13 +72,14 @@ static void make_parts(struct rung_request *request)
 		};
 		parts += at[f] < at[f + 1];
 	}
-	/* before the first part is queued: refill and the device thread count down from here */
+	/* set before the first part is queued, because refill and the device thread count down from
+	 * this number */
 	request->lasts_left = parts;
 	atomic_store_explicit(&request->parts_left, parts, memory_order_relaxed);
 }
 
-/* Announce to the cache which batch begins. It identifies a batch by its distinct ranks, ascending,
- * so this comes before a sort by vertex. */
+/* Announce to the cache which batch begins. The cache identifies a batch by its distinct ranks in
+ * ascending order, so this comes before a sort by vertex. */
 static void begin_batch(struct rung_request *request)
 {
 	struct rung__misses *misses = &request->misses;
@@ -137,8 +139,8 @@ void rung__misses_queue(struct rung_request *request)
 	if (store->shape.layout.vertex_of_rank)
 		sort_by_vertex(request);
 	make_parts(request);
-	/* the request may complete and be reused as soon as its last part is queued, so it is not
-	 * read after that */
+	/* the request can complete and be reused as soon as its last part is queued, so it is not
+	 * accessed after that */
 	for (uint32_t f = 0; f < store->refill_count; f++)
 		has[f] = request->parts[f].end > request->parts[f].first;
 	for (uint32_t f = 0; f < store->refill_count; f++) {

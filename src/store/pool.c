@@ -11,11 +11,12 @@
 
 #include "store/store.h"
 
-#define FRAMES_ALIGN (2ull << 20) /* huge pages on both sides of the border */
-/* announced rows for each frame; more bring hardly any hits */
+/* allows huge pages on both sides of the border between slots and frames */
+#define FRAMES_ALIGN (2ull << 20)
+/* announced rows per frame; more of them add hardly any hits */
 #define WINDOW_ROWS_PER_FRAME 4u
 
-/* All cold rows can be cached. */
+/* The shape of the cache. Every cold row can be cached. */
 static struct rung__cache_shape cache_shape(const struct rung__shape *shape)
 {
 	return (struct rung__cache_shape){
@@ -31,7 +32,8 @@ uint64_t rung__pool_shared_bytes(uint64_t rank_first, uint64_t row_count, uint64
 	struct rung__cache_shape shape = { rank_first, row_count, frame_count };
 	uint64_t index = rung__cache_index_bytes(&shape), frames, bytes;
 
-	/* an attacher passes numbers that it received: no product or sum may overflow */
+	/* an attacher passes numbers that it received, so every product and sum is checked for
+	 * overflow */
 	if (index == 0 || frame_count == 0 || !rung__mul(frame_count, frame_bytes, &frames) ||
 	    !rung__add(index, frames, &bytes))
 		return 0;
@@ -77,8 +79,9 @@ static int map_shared_frames(struct rung_store *store, int cache_fd)
 	return 0;
 }
 
-/* Rows that the window has space for. The batches in flight are part of it, and a batch is accepted
- * only as a whole, so the default has space for one batch more than there are requests. */
+/* Number of rows for which the window has space. The batches in flight are part of it, and a batch
+ * is accepted only as a whole, so the default has space for one batch more than there are
+ * requests. */
 static uint64_t window_rows(const struct rung_store *store)
 {
 	uint64_t rows = store->opts.window_rows_max;

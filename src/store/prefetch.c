@@ -13,9 +13,9 @@
 #include "store/store.h"
 
 struct rung__announcer {
-	pthread_mutex_t lock; /* of the arrays; acquired before those of the cache */
+	pthread_mutex_t lock; /* guards the arrays; acquired before the cache's lock */
 	uint64_t *ranks;      /* [batch_rows_max], followed by scratch memory for the sort */
-	uint64_t bytes;       /* of that memory */
+	uint64_t bytes;       /* size of that memory */
 	/* names in the cache of the announced parts of the current list, to withdraw them if a
 	 * later part fails */
 	uint64_t batches[RUNG__CACHE_BATCHES_MAX];
@@ -29,7 +29,7 @@ int rung__announcer_create(const struct rung_store *store, struct rung__announce
 
 	if (!announcer)
 		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
-	/* as much as the misses of a request: ranks, payload, and a copy of both */
+	/* as much as for the misses of a request: ranks, payload, and a copy of both */
 	announcer->bytes = rung__request_bytes(store);
 	announcer->ranks = rung__map_growing(announcer->bytes);
 	if (!announcer->ranks) {
@@ -51,7 +51,7 @@ void rung__announcer_destroy(struct rung__announcer *announcer)
 	rung__free(announcer);
 }
 
-/* The failure of an id that is out of range. idx: its position in the caller's list. */
+/* Fail because an id is out of range. `idx`: its position in the caller's list. */
 static int outside(const struct rung_store *store, uint64_t id, uint64_t idx)
 {
 	return rung__fail(RUNG_E_RANGE,
@@ -122,7 +122,7 @@ static int announce(struct rung_store *store, const struct rung_ids *ids, uint64
 		return rc;
 	cold = sort_distinct(store, cold);
 	rc = rung__cache_announce(store->cache, a->ranks, cold, &batch);
-	/* a list of more parts than this can be announced only after some have been gathered */
+	/* a list with more parts than this is refused until some batches have been gathered */
 	if (rc == 0 && a->batch_count < RUNG__CACHE_BATCHES_MAX)
 		a->batches[a->batch_count++] = batch;
 	if (rc == RUNG_E_AGAIN)
@@ -158,7 +158,8 @@ int rung__prefetch(struct rung_store *store, const struct rung_ids *ids, uint64_
 		              RUNG__MIN(ids->count - first, store->opts.batch_rows_max));
 	if (rc < 0) {
 		reclaim(store);
-	} else if (batches_out) { /* copied under the lock: the next call reuses the array */
+	} else if (batches_out) {
+		/* copied under the lock, because the next call reuses the array */
 		*batch_count_out = store->announcer->batch_count;
 		memcpy(batches_out, store->announcer->batches,
 		       sizeof(*batches_out) * *batch_count_out);

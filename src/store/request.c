@@ -21,7 +21,7 @@ static int state_of(const struct rung_request *request)
 	return atomic_load_explicit(&request->state, memory_order_acquire);
 }
 
-/* A device without a device thread: completion is detected only by polling. */
+/* True for a device without a device thread, where completion is detected only by polling. */
 static bool completes_by_polling(const struct rung_request *request)
 {
 	return request->store->device && !request->store->device_thread;
@@ -54,8 +54,8 @@ static void complete_within(struct rung_request *request, int64_t timeout_ns)
 	}
 }
 
-/* The lock is acquired even if the state is reached already: refill may still be inside
- * rung__request_finish() with it, and the caller may release the request next. */
+/* The lock is acquired even if the state is reached already: refill may still hold it inside
+ * rung__request_finish(), and the caller may release the request next. */
 static bool await_state(struct rung_request *request, int state, int64_t timeout_ns)
 {
 	struct timespec until = rung__deadline(timeout_ns < 0 ? 0 : (uint64_t)timeout_ns);
@@ -126,7 +126,7 @@ static bool retire(struct rung_request *request)
 	busy = state_of(request) != RUNG__REQUEST_DONE;
 	request->retired = busy;
 	pthread_mutex_unlock(&request->lock);
-	if (busy && !store->device_thread) { /* no thread will complete it */
+	if (busy && !store->device_thread) { /* no thread will complete the request */
 		pthread_mutex_lock(&store->lock);
 		rung__queue_push(&store->retired, &request->link);
 		pthread_mutex_unlock(&store->lock);
@@ -170,8 +170,8 @@ void rung__request_harvest(struct rung_store *store, bool must)
 			rung__request_free(request);
 			continue;
 		}
-		/* the oldest still runs: it stays the first, and the others wait for a later
-		 * call */
+		/* the oldest request still runs: it stays the first, and the others wait for a
+		 * later call */
 		pthread_mutex_lock(&store->lock);
 		rung__queue_push_first(&store->retired, &request->link);
 		pthread_mutex_unlock(&store->lock);

@@ -18,7 +18,7 @@
 #include "rung/gpu_sampler.h"
 #include "state/state.h"
 
-/** rung_store_open() with another reader; tests pass one that injects faults. */
+/** rung_store_open() with another reader. Tests pass a reader that injects faults. */
 int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan *plan,
                           const struct rung_store_opts *opts,
                           const struct rung__reader_ops *reader_ops, struct rung_store **store_out);
@@ -90,8 +90,8 @@ int rung__gather_check(const struct rung_store *store, const struct rung_ids *id
  */
 int rung__pool_open(struct rung_store *store, int cache_fd);
 
-/** Does nothing for a zeroed struct. Keeps the memory of slots if abandoned reads may still write
- * to it. */
+/** Release the pool. Does nothing for a zeroed struct. Keeps the memory of the slots if abandoned
+ * reads may still write to it. */
 void rung__pool_close(struct rung_store *store);
 
 /** Bytes of the shared segment: index and frames; 0 if the shape is invalid. */
@@ -100,8 +100,8 @@ uint64_t rung__pool_shared_bytes(uint64_t rank_first, uint64_t row_count, uint64
 
 /* ---- request.c ---- */
 
-/** Acquire a free request; NULL: all are in flight. `sync`: one of those for rung_gather(), for
- * which the call waits. */
+/** Acquire a free request; NULL: all are in flight. `sync`: acquire one of those reserved for
+ * rung_gather(), and wait until one is free. */
 struct rung_request *rung__request_acquire(struct rung_store *store, bool sync);
 
 /* ---- misses.c ---- */
@@ -115,13 +115,13 @@ unsigned rung__rank_bits(const struct rung_store *store);
  */
 void rung__misses_queue(struct rung_request *request);
 
-/** Start the thread that does so for the requests of a device. */
+/** Start the sorter, the thread that does this for the requests of a device. */
 int rung__sorter_start(struct rung_store *store);
 
 /** Queue a request with misses for the sorter. Never waits for the sorting. */
 void rung__sorter_accept(struct rung__sorter *sorter, struct rung_request *request);
 
-/** Stop the thread. Its queue is empty, and no request will be queued. */
+/** Stop the sorter. Its queue must be empty, and no request may be queued any more. */
 void rung__sorter_stop(struct rung__sorter *sorter);
 
 /* ---- device_thread.c, gather_result.c ---- */
@@ -145,9 +145,9 @@ void rung__gather_result_accept(struct rung_request *request,
 /** Without a device thread: complete a request if its gather has run. Any thread. */
 void rung__device_thread_complete(struct rung_request *request);
 
-#define RUNG__POLL_NS_MIN 20000 /* between two polls of words that a device writes */
+#define RUNG__POLL_NS_MIN 20000 /* interval of polls of words that a device writes */
 #define RUNG__POLL_NS_MAX 100000
-/* between two queries of the device itself: cudaEventQuery() takes locks that launches of other
+/* interval of queries of the device itself: cudaEventQuery() acquires locks that launches of other
  * threads need */
 #define RUNG__CHECK_NS 10000000
 
@@ -177,8 +177,8 @@ static inline bool rung__check_is_due(struct rung_request *request, uint64_t now
 
 /* ---- gpu_sampler.c ---- */
 
-/** Check that it can sample batches of `seed_count` seeds for this store's gathers. @return 0,
- * RUNG_E_INVAL */
+/** Check that the sampler can sample batches of seed_count seeds for this store's gathers. @return
+ * 0, RUNG_E_INVAL */
 int rung__gpu_sampler_check(const struct rung_gpu_sampler *sampler, const struct rung_store *store,
                             uint64_t seed_count);
 /** Number of hops, and of blocks in each batch. */

@@ -16,7 +16,7 @@ int rung__store_choose_device(struct rung_store *store, const int *gpus, uint32_
 	int rc;
 
 	store->device_ops = rung__device_find(RUNG_DEVICE_CUDA);
-	if (!store->device_ops) /* rung__device_find() has recorded the reason */
+	if (!store->device_ops) /* rung__device_find() has recorded the reason for the failure */
 		return RUNG_E_NOSUP;
 	rc = store->device_ops->gpu_info(gpus[0], &info);
 	if (rc < 0)
@@ -82,7 +82,7 @@ int rung__store_open_device(struct rung_store *store, const struct rung__gpu_han
 	for (uint32_t i = 0; i < store->request_count; i++) {
 		const struct rung__misses *misses = &store->requests[i].misses;
 
-		/* when the misses are sorted, refill uses the tmp arrays for the rows that the
+		/* once the misses are sorted, refill uses the tmp arrays for the rows that the
 		 * scatter copies: their positions in the pool and their output rows */
 		lists[i] = (struct rung__request_buffers){
 			.miss_ranks = misses->ranks,
@@ -94,6 +94,6 @@ int rung__store_open_device(struct rung_store *store, const struct rung__gpu_han
 		};
 	}
 	rc = store->device_ops->open(&args, &store->device);
-	rung__free(lists); /* the device has copied the pointers */
+	rung__free(lists); /* freed here, because the device has copied the pointers */
 	return rc < 0 ? rc : open_known(store);
 }

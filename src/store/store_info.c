@@ -69,7 +69,7 @@ static void fill_stats(const struct rung_store *store, struct rung_store_stats *
 
 int rung_store_stats(const struct rung_store *store, struct rung_store_stats *stats_out)
 {
-	/* the engine's fields keep these values without a refill thread */
+	/* values of the engine's fields for a store without a refill thread */
 	struct rung_store_stats stats = { .engine = "none",
 		                          .engine_why = "every row is in memory" };
 
@@ -78,8 +78,8 @@ int rung_store_stats(const struct rung_store *store, struct rung_store_stats *st
 	if (store->device && !store->device_thread)
 		rung__request_harvest((struct rung_store *)store, false);
 	fill_stats(store, &stats);
-	/* from the last to the first: each overwrites the texts about the engine, and those of the
-	 * first file are reported */
+	/* from the last file to the first: each call overwrites the texts about the engine, and
+	 * those of the first file are reported */
 	for (uint32_t f = store->refill_count; f-- > 0;)
 		rung__refill_stats(store->refills[f], &stats);
 	if (store->cache) {

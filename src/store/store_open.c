@@ -20,7 +20,7 @@
 #define REQUESTS_MAX        4096u
 #define BATCH_ROWS_DEFAULT  (1u << 20)
 #define QUEUE_DEPTH_DEFAULT 64u
-#define CLOSE_WAIT_NS       60000000000ull /* for the gathers in flight on a device */
+#define CLOSE_WAIT_NS       60000000000ull /* longest wait for the gathers in flight on a device */
 /* reserved for rung_gather(), which may block until one is free: its requests always complete,
  * while those of rung_gather_submit() stay in use until the caller puts them */
 #define SYNC_REQUESTS 2u
@@ -133,7 +133,7 @@ static int load_map(struct rung_store *store, const struct rung_dataset *ds)
 
 	if (!store->opts.vertex_ids)
 		return 0;
-	/* checks every entry, so that gathers need not */
+	/* this checks every entry, so that gathers need not check them */
 	rc = rung_dataset_load_array(ds, "rank_of_vertex", &array, &store->rank_of_vertex);
 	if (rc < 0)
 		return rc;
@@ -186,7 +186,7 @@ static void drop_vertices(struct rung_store *store)
  * processes may attach, which gets them only where shmem_enabled allows it. */
 static int alloc_host(struct rung_store *store, uint64_t rows)
 {
-	/* inside the file's size, which was checked */
+	/* cannot overflow: it is at most the file's size, which was checked */
 	uint64_t bytes = rung__align_up(rows * store->shape.layout.row_stride, RUNG__PAGE_BYTES);
 
 	if (store->share)
@@ -207,12 +207,12 @@ static int load_host(struct rung_store *store, uint64_t first, uint64_t rows)
 
 	if (rc < 0)
 		return rc;
-	/* before the load, which touches the pages */
+	/* bound before the load, which touches the pages */
 	rung__store_bind(store, store->host_memory.base, &store->shape.placements.host);
 	return rung__load_rows(&store->features, first, rows, store->host_memory.base);
 }
 
-/* The host tier: the hottest rows in memory, one after the other as in the file. */
+/* Open the host tier: the hottest rows in memory, one after the other as in the file. */
 static int open_host(struct rung_store *store)
 {
 	const uint64_t first = store->shape.tiers[RUNG__TIER_HOST].rank_first,
@@ -290,11 +290,11 @@ int rung__store_open_tiers(struct rung_store *store, const struct rung__reader_o
 	return rc;
 }
 
-/* The threads have ended. leave_peer: other processes have the tier "peer" open, so it stays
- * allocated. */
+/* Called after the threads have ended. `leave_peer`: other processes have the tier "peer" open, so
+ * it stays allocated. */
 static void free_store(struct rung_store *store, bool leave_peer)
 {
-	rung__pool_close(store); /* before the device, from which it is unpinned */
+	rung__pool_close(store); /* released before the device, which unpins it */
 	if (store->device)
 		store->device_ops->close(store->device, leave_peer);
 	if (store->known_ranks)
@@ -462,7 +462,8 @@ int rung_store_close(struct rung_store *store)
 
 	if (!store)
 		return 0;
-	/* no process attaches from here on, and attached processes start no gather on our memory */
+	/* from here on no process can attach, and attached processes start no gather on our
+	 * memory */
 	rung__share_stop(store->share);
 	pthread_mutex_lock(&store->lock);
 	store->stop = true;
@@ -478,7 +479,7 @@ int rung_store_close(struct rung_store *store)
 		rung__sorter_stop(store->sorter);
 	for (uint32_t f = 0; f < store->refill_count && rc == 0; f++)
 		rc = rung__refill_stop(store->refills[f]);
-	/* the device may still write to slots, and refill to requests: nothing is freed */
+	/* nothing is freed, because the device may still write to slots, and refill to requests */
 	if (rc < 0)
 		return rc;
 	rc = rung__share_end(store->share);

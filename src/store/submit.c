@@ -59,7 +59,7 @@ static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids
 		return rc;
 	rung__counter_add(&store->counters.tier_hits[RUNG__TIER_HOST], ids->count - misses->count);
 	rung__counter_add(&store->counters.tier_hits[RUNG__TIER_NVME], misses->count);
-	/* relaxed: the queue's lock publishes it with the rest of the request */
+	/* relaxed, because the queue's lock publishes it with the rest of the request */
 	atomic_store_explicit(&request->state, RUNG__REQUEST_BUSY, memory_order_relaxed);
 	if (misses->count == 0)
 		rung__request_finish(request, 0);
@@ -75,7 +75,7 @@ static int start(struct rung_request *request, const struct rung_ids *ids, uint6
 {
 	int rc;
 
-	/* everything that the request's previous gather may have left */
+	/* reset everything that the request's previous gather may have left */
 	request->submit_ns = rung__now_ns();
 	atomic_store_explicit(&request->checked_ns, request->submit_ns, memory_order_relaxed);
 	request->status = 0;
@@ -145,8 +145,8 @@ int rung__gather_stream(struct rung_store *store, const struct rung_ids *ids, vo
 	rc = check(store, ids, out_stride);
 	if (rc < 0)
 		return rc;
-	/* one request for all parts, which therefore run one after the other; blocks while other
-	 * calls use all requests of this kind */
+	/* all parts use one request, so they run one after the other; this blocks while other calls
+	 * use all requests of this kind */
 	request = rung__request_acquire(store, true);
 	for (uint64_t first = 0; first < ids->count && rc == 0;
 	     first += store->opts.batch_rows_max) {

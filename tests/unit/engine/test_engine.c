@@ -216,7 +216,7 @@ Test(engine, io_uring_works_without_refused_features)
 		{ IORING_SETUP_DEFER_TASKRUN, 0, 0, 0, "deferred completions",
 		  "only IORING_SETUP_COOP_TASKRUN" },
 		{ IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_COOP_TASKRUN, 0, 0, 0,
-		  "deferred completions", "neither" },
+		  "deferred completions", "has no IORING_SETUP_COOP_TASKRUN" },
 		{ 0, ENOMEM, 0, 0, "registered memory", "RLIMIT_MEMLOCK" },
 		{ 0, EOPNOTSUPP, 0, 0, "registered memory", "refuses to register" },
 		{ 0, 0, EMFILE, 0, "registered file", "refuses" },

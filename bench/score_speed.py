@@ -19,7 +19,7 @@ from common import ROOT, Failure, Worker, record, run_main, say, spread, tempora
 ITERATIONS = 6   # of a call; the first one, which sorts the edges, is reported separately
 PULLS = 3
 HOPS = 3
-CLOSE = 1e-4            # relative difference that float sums of the baseline may make
+CLOSE = 1e-4            # relative; the baseline sums in float
 EDGE_BYTES = 12         # moved by an iteration: places twice 2, values twice 4
 VERTEX_BYTES = 32       # score read and written, indptr, sums written and read
 

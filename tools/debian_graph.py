@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Write a node classification dataset of the Debian package archive.
+"""Write a node classification dataset from the Debian package archive.
 
     tools/debian_graph.py OUT [--input FILE] [--force]
 

@@ -31,7 +31,7 @@ struct bench_rates {
 };
 
 struct bench {
-	const char *dir;                   /* the temporary folder is created there */
+	const char *dir;                   /* the temporary folder is created in this folder */
 	char folder[512];                  /* the temporary folder */
 	uint64_t size;                     /* bytes of features of each width */
 	uint64_t batch_bytes;              /* rows of a batch from GPU memory */
@@ -180,7 +180,7 @@ struct bench_lists {
 	uint64_t *device[BENCH_LISTS];
 };
 
-/** Allocate lists->device and copy lists->ranks, which the caller has filled, there. */
+/** Allocate lists->device and copy lists->ranks, which the caller has filled, to it. */
 void bench_lists_to_device(struct bench_lists *lists);
 /** Draw BENCH_LISTS lists of `count` distinct ranks of first .. first + range. */
 void bench_lists_make(const struct bench *b, uint64_t first, uint64_t range, uint64_t count,

@@ -207,7 +207,7 @@ static void one_epoch(struct epoch *e, double reads_seconds, double share)
 
 void bench_epoch(struct bench *b)
 {
-	/* gathers take longer, both take as long, kernels take longer */
+	/* gathers take longer, both take equally long, kernels take longer */
 	static const double shares[] = { 0.5, 1, 2 };
 	struct bench_data data;
 	struct bench_times reads;

@@ -182,7 +182,8 @@ static void mixed_share(struct gather *g, const struct bench_store *store, doubl
 
 static void mixed(const struct bench *b, const struct bench_data *data, struct bench_place place)
 {
-	/* at 2.5 % both parts take about as long if the link has 1/40 of the memory's bandwidth */
+	/* at 2.5 % both parts take about equally long if the link has 1/40 of the memory's
+	 * bandwidth */
 	static const double shares[] = { 0.5, 0.1, 0.025 };
 	struct bench_store store;
 	struct gather g = { .b = b, .data = data, .stride = data->row_bytes };

@@ -47,7 +47,7 @@ def handler(_number, _frame):
 
 
 class _Tracer:
-    """Counts instructions after which a handler may run; raises the signal before the n-th."""
+    """Counts instructions after which a handler can run; raises the signal before the n-th."""
 
     def __init__(self, at):
         self.at, self.seen = at, 0

@@ -137,7 +137,7 @@ ALL = bool(os.environ.get("RUNG_TESTS_ALL"))
 
 @pytest.mark.parametrize("call", CALLS)
 def test_an_exception_at_any_point_of_a_call(program, large, tmp_path, call):
-    """A timer also interrupts at other moments, which may be inside the library."""
+    """A timer also interrupts at other moments, which can be inside the library."""
     turns = {"stage": 15}.get(call, 40)
     program(PROGRAM, large.path, tmp_path, call, *((100000, 50) if ALL else (turns, 10)))
 

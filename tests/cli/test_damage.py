@@ -107,7 +107,7 @@ class Corrupt(CliTest):
 
     @staticmethod
     def put_special(kind, path):
-        """Create a special file. Return False if this user may not create it."""
+        """Create a special file. Return False if this user is not permitted to create it."""
         if kind == "fifo":
             os.mkfifo(path)
         elif kind == "folder":

@@ -250,7 +250,7 @@ Test(files, a_missing_file_is_reported_at_open)
 	fixture_close(&f);
 }
 
-/* An independent reader of the folder, which knows only its description. */
+/* An independent reader of the folder, which uses only the description of the format. */
 Test(files, the_command_finds_no_row_wrong)
 {
 	const char *rung = getenv("RUNG");

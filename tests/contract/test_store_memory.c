@@ -152,8 +152,8 @@ static int attach_and_measure(const char *share_path, const char *dataset_dir)
 	return fits ? 0 : 1;
 }
 
-/* The child is executed, not only forked: a fork while the creator's threads start may leave a lock
- * of the allocator held for ever in the child. */
+/* The child is executed, not only forked: if the fork happens while the creator's threads start, a
+ * lock of the allocator can stay held for ever in the child. */
 __attribute__((constructor)) static void attached_main(int argc, char **argv)
 {
 	if (argc == 4 && strcmp(argv[1], MARK) == 0)

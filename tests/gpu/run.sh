@@ -159,7 +159,7 @@ fi
 
 # ---- steps ----
 
-# Prefers memory, so that GPU measurements do not include a disk. The steps need 6 GiB there.
+# Prefers memory, so that GPU measurements do not include a disk. The steps need 6 GiB of it.
 if [ -z "$dir" ]; then
 	dir=${TMPDIR:-/var/tmp}
 	free=$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)

@@ -45,7 +45,7 @@ const size_t STACK_BYTES = 128 * 1024; /* AddressSanitizer makes frames several 
 /*
  * ThreadSanitizer does not know these fibers: their code is compiled without it (../sim/race.h).
  *
- * Fibers run `main` for ever and are never ended, so that sanitizers see every frame exited as it
+ * Fibers never return from `main` and never end, so that for sanitizers every frame is exited as it
  * was entered.
  */
 struct fiber {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * One gather: tiers in memory, ids, the kernel's run, and the naive loop that it is compared with.
- * The loop knows rows by the formula of row_byte() and tiers by their sizes; it shares neither the
- * kernel's arithmetic nor its memory.
+ * The loop computes rows by the formula of row_byte() and tiers from their sizes; it shares neither
+ * the kernel's arithmetic nor its memory.
  */
 #ifndef GATHER_CASE_H
 #define GATHER_CASE_H

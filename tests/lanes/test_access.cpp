@@ -253,7 +253,7 @@ static void rows_between_others_are_in_flight_together()
 	}
 }
 
-/* The harness runs one block after the other. So the first block gets all tiles except the first
+/* The harness runs one block after another. So the first block gets all tiles except the first
  * tiles of the other blocks. */
 static void a_warp_holds_one_tile_at_a_time()
 {

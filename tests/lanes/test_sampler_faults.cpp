@@ -290,9 +290,10 @@ static void what_is_wrong_is_refused()
 	REFUSED(g.indices.item_bytes = 0, "and 0 in indices");
 	REFUSED(g.indices.item_bytes = 16, "and 16 in indices");
 	REFUSED(g.indices.view_count = 9, "indices: 9 views");
-	REFUSED(g.indices.view_count = 1, "indices: lines from 2 to 13 are in no view");
-	REFUSED(g.indices.view_count = 0, "indices: lines from 0 to 13 are in no view");
-	REFUSED(g.indptr.views[1].rank_end = 2, "indptr: lines from 2 to 3 are in no view");
+	REFUSED(g.indices.view_count = 1, "indices: lines from 2 to 13 are not covered by a view");
+	REFUSED(g.indices.view_count = 0, "indices: lines from 0 to 13 are not covered by a view");
+	REFUSED(g.indptr.views[1].rank_end = 2,
+	        "indptr: lines from 2 to 3 are not covered by a view");
 	REFUSED(g.indptr.views[1].rank_end = 4, "indptr: view 1 ends at rank 4, not in 2..3");
 	REFUSED(g.indptr.views[0].rank_end = 4, "indptr: view 0 ends at rank 4, not in 0..3");
 	REFUSED(g.indptr.views[1].rank_end = 1, "indptr: view 1 ends at rank 1, not in 2..3");

@@ -61,8 +61,8 @@ static unsigned long long number_in_environment(const char *name, unsigned long 
 	return value;
 }
 
-/* No kernel may run once the process ends, because its memory is torn down. Host functions are not
- * waited for: they may block. */
+/* No kernel must run once the process ends, because its memory is torn down. Host functions are not
+ * waited for, because they can block. */
 static void stop_at_exit()
 {
 	if (forked)

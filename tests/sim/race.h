@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * Inside the simulated CUDA runtime: data races under ThreadSanitizer; without it, nothing.
+ * Inside the simulated CUDA runtime: data races under ThreadSanitizer; without the sanitizer,
+ * nothing here has an effect.
  *
  * One lock and one device thread would put all work of the streams into one order and hide every
  * race. Therefore the simulator's own accesses are invisible: it is compiled without the sanitizer,
@@ -21,7 +22,7 @@
 #include <memory>
 
 #ifdef LANES_TSAN
-extern "C" { /* gcc has some of them built in, with exactly these types */
+extern "C" { /* gcc has some of these functions built in, with exactly these types */
 void AnnotateIgnoreSyncBegin(const char *file, int line);
 void AnnotateIgnoreSyncEnd(const char *file, int line);
 void AnnotateIgnoreReadsBegin(const char *file, int line); /* and writes */

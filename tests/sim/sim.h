@@ -46,7 +46,7 @@ void sim_drain(const char *function, unsigned nth);
  */
 void sim_break(cudaError_t err);
 
-/** Calls of `function` so far in this process, failed ones too. */
+/** Calls of `function` so far in this process, including failed ones. */
 unsigned long sim_calls(const char *function);
 
 /** Hold the GPUs before their next operation. The running operation has ended when this returns,

@@ -58,7 +58,7 @@ static void open_store(uint64_t host_bytes)
 	fixture_open(&f, ROWS, WIDTH, host_bytes, &opts, NULL);
 }
 
-/* The user's exit handler or destructor may close the store. */
+/* An exit handler or destructor of the user can close the store. */
 static void close_store(void)
 {
 	unsigned long frees = sim_calls("cudaFree");
@@ -165,7 +165,7 @@ static void *copy_while_held(void *ctx)
 	return NULL;
 }
 
-/* The copy may end only after exit() has begun to refuse calls. */
+/* The copy must not end before exit() has begun to refuse calls. */
 static void *release_when_refused(void *ctx)
 {
 	void *memory;

@@ -80,7 +80,7 @@ struct soak_run {
 	uint32_t batch_max;
 	bool announces;
 	bool leaves;    /* closes with requests in flight */
-	bool any_error; /* the device fails reads at random: any row may be named in a failure */
+	bool any_error; /* the device fails reads at random: a failure can name any row */
 	_Atomic uint64_t asked, requests, failed, put_early; /* of `store` */
 };
 

@@ -174,7 +174,7 @@ static error_t operand(const struct reading *reading, const struct argp_state *s
 }
 
 /* Run all checks, when every option is known. The parts are checked from the last to the first,
- * then the subcommand, which may rely on the values that they set. */
+ * then the subcommand, which can rely on the values that they set. */
 static void check(const struct reading *reading, const struct argp_state *state)
 {
 	const struct tool_command *command = reading->command;

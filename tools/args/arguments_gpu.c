@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The options that select the device that gathers, and the GPU memory that rows may use. Any option
+ * The options that select the device that gathers, and the GPU memory available to rows. Any option
  * for GPU memory implies --device auto; without any of them the CPU gathers, even on a machine with
  * GPUs.
  */

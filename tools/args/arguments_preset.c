@@ -83,7 +83,7 @@ int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts
 
 	if (!args->kind)
 		return 0;
-	/* only these parts are opened, so the folder may lack the files of the others */
+	/* only these parts are opened, so the folder need not have the files of the others */
 	wanted |= opts->graph.spec_count ? 0 : RUNG_PRESET_GRAPH;
 	wanted |= opts->features ? 0 : RUNG_PRESET_FEATURES;
 	wanted |= opts->labels ? 0 : RUNG_PRESET_LABELS;

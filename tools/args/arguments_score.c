@@ -6,7 +6,7 @@
 
 #include "args/args.h"
 
-/* --graph may be repeated: the edge lists are joined. "none" is a word and not a file of that name,
+/* If --graph is repeated, the edge lists are joined. "none" is a word and not a file of that name,
  * which would be ./none. */
 static void add_graph(const struct argp_state *state, void *ctx, const char *spec)
 {

@@ -227,8 +227,8 @@ static uint64_t most_rows(const struct bench_source *source, const struct tool_f
 }
 
 /*
- * Warm-up and timed part consist of whole batches, until they have enough rows. How many batches
- * that takes is known when the last one has been sampled.
+ * Warm-up and timed part consist of whole batches, until they have enough rows. The number of
+ * batches is known only after the last one has been sampled.
  */
 static void begin_trace(struct bench_ids *ids, const struct tool_fanouts *fanouts)
 {

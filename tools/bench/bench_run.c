@@ -60,8 +60,8 @@ static void *work(void *ctx)
 	}
 }
 
-/* Report progress until all workers have ended the round, or until DRAIN_NS after a signal: a
- * request may hang on a device, and its worker is then abandoned. */
+/* Report progress until all workers have ended the round, or until DRAIN_NS after a signal: if a
+ * request hangs on a device, its worker is abandoned. */
 static void watch(struct run *run, struct tool_progress *progress)
 {
 	uint64_t drained_ns = UINT64_MAX;
@@ -191,7 +191,7 @@ static void race(struct run *run, const struct worker *workers, uint64_t first, 
 	pthread_barrier_wait(&run->go);
 	watch(run, progress);
 	result->cpu_seconds += cpu_seconds() - cpu;
-	/* the workers' own clocks: watch() may notice the end of the last one late */
+	/* the workers' own clocks: watch() can notice the end of the last worker late */
 	if (run->left_behind)
 		ended_ns = tool_now_ns();
 	for (uint32_t i = 0; i < thread_count && !run->left_behind; i++) {
@@ -372,8 +372,8 @@ static int run_on_device(const char *name, struct run *run, struct tool_progress
 }
 
 /*
- * Fill in the result from the timed requests that are complete. Abandoned workers may still change
- * the counters: they are read atomically, and each only once. @return a status
+ * Fill in the result from the timed requests that are complete. Abandoned workers can still change
+ * the counters, so each counter is read atomically and only once. @return a status
  */
 static int collect(const struct run *run, struct bench_result *result)
 {

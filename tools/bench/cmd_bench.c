@@ -101,7 +101,7 @@ static void check(const struct argp_state *state, void *ctx)
 	if (!args->attach)
 		tool_need_dir(state, args->dir);
 	check_origin(state, args);
-	/* processes that attach may use vertex ids, and cannot place the map later */
+	/* processes that attach might use vertex ids, and cannot place the map later */
 	args->store.vertex_ids = bench_ids_are_vertices(args) || args->share;
 	if ((uint64_t)args->common.threads * args->in_flight > REQUESTS_MAX)
 		argp_error(
@@ -279,8 +279,8 @@ static int forecast(const char *name, const struct bench_args *args, const struc
 	return rc;
 }
 
-/* The number of threads chosen by the plan, but at most the number of CPUs that this process may
- * use, which may be fewer than those of the profile. */
+/* The number of threads chosen by the plan, but at most the number of CPUs available to this
+ * process, which can be fewer than those of the profile. */
 static uint32_t default_threads(const struct bench_args *args, const struct tool_data *data)
 {
 	const struct rung_tuning *tuning = data->plan ? rung_plan_tuning(data->plan) : NULL;

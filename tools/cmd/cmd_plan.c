@@ -173,7 +173,7 @@ static void print_forecast(const struct plan_args *args, const struct rung_plan_
 		       "and give --profile");
 }
 
-/* Planned NUMA nodes of each block of host memory. Called after predict(), which may interleave the
+/* Planned NUMA nodes of each block of host memory. Called after predict(), which interleaves the
  * rows of the host tier if that is faster. */
 static void set_placements(json_t *root, const struct rung_plan *plan)
 {

@@ -68,8 +68,8 @@ static void add_array(const struct argp_state *state, struct stage_args *args, c
 		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
 }
 
-/* The name of a method comes first: a file "degree" is written ./degree. Any other text is a SRC if
- * it has the form of one or names a file; otherwise it is a misspelled method. */
+/* The name of a method takes precedence: a file "degree" is written ./degree. Any other text is a
+ * SRC if it has the form of one or names a file; otherwise it is a misspelled method. */
 static void set_score(const struct argp_state *state, void *ctx, const char *text)
 {
 	struct stage_args *args = ctx;
@@ -118,7 +118,8 @@ static void refuse_operand(const struct argp_state *state, void *args, const cha
 	           arg);
 }
 
-/* A preset (--igb and so on) stands for graph and features, so these may then be missing. */
+/* A preset (--igb and so on) replaces the options for graph and features, which are then
+ * optional. */
 static void check_complete(const struct argp_state *state, void *ctx)
 {
 	const struct stage_args *args = ctx;

@@ -363,8 +363,8 @@ static int run(const char *name, struct verify_args *args)
 	args->opts.threads = args->common.threads;
 	args->opts.progress = tool_progress_update;
 	args->opts.progress_ctx = &progress;
-	/* A repair may have a temporary folder, which the library removes when it is canceled.
-	 * Without one the process may end in the signal handler. */
+	/* A repair can have a temporary folder, which the library removes when the repair is
+	 * canceled. Without a repair the process can end in the signal handler. */
 	if (args->opts.repair)
 		tool_interrupt_grace(TOOL_GRACE_MS);
 	rc = rung_dataset_verify(args->dir, &args->opts, &report);

@@ -16,7 +16,7 @@ static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_b
 	uint64_t replicate_bytes = tool_size_bytes(&args->replicate, feature_bytes);
 
 	opts->host_bytes = tool_size_bytes(&args->host, feature_bytes);
-	/* except --cache: its share is one of the host budget, which only the plan knows */
+	/* except --cache: it is a share of the host budget, which only the plan has */
 	if (args->cache.given && args->cache.share > 0)
 		opts->cache_share = args->cache.share;
 	else
@@ -33,8 +33,9 @@ static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_b
 	opts->numa_node = args->numa_node;
 }
 
-/* With --device auto the CPU may gather, or fewer GPUs than requested. The reason is printed, so
- * that measured times are not mistaken for those of a GPU. The command continues. */
+/* With --device auto, rows can be gathered by the CPU, or with fewer GPUs than requested. The
+ * reason is printed, so that measured times are not mistaken for those of a GPU. The command
+ * continues. */
 static void report_device(const char *name, const struct rung_plan_device *device)
 {
 	if (*device->why)

@@ -131,7 +131,8 @@ extern const struct numa_map numa_maps[]; /**< up to a NULL title */
 /** Nonzero if both texts are equal, or both are NULL. */
 int numa_alike(const char *a, const char *b);
 
-/** Nonzero if a result belongs to a matrix and a kind (NULL: any) and is not absent, or may be. */
+/** Nonzero if a result belongs to a matrix and a kind (NULL: any) and is not absent, or is allowed
+ * to be absent. */
 int numa_is_of(const struct rung_numa_result *result, enum rung_numa_matrix matrix,
                const char *kind, int absent_too);
 
@@ -149,7 +150,7 @@ static inline const void *numa_at(const struct rung_numa_result *result, size_t 
 /**
  * Count the results from position `first` on that are reads of the same drive by the same node:
  * they are consecutive, by size and then by queue depth.
- * @param depth_count_out  how many of them have the size of the first one
+ * @param depth_count_out  the number of reads with the size of the first one
  * @return the total
  */
 size_t numa_count_reads(const struct numa_measured *measured, size_t first,

@@ -48,7 +48,7 @@ static void free_map(struct heat_map *map)
 }
 
 /* Append a map, whose names and values are to be filled in. `title` belongs to the map from now on,
- * also if the call fails. @return NULL without memory */
+ * even if the call fails. @return NULL without memory */
 static struct heat_map *add(struct maps *maps, char *title, size_t row_count, size_t column_count)
 {
 	struct heat_map *map = reallocarray(maps->maps, maps->count + 1, sizeof(*map));

@@ -81,7 +81,7 @@ int tool_progress_update(void *ctx, const char *step, unsigned long long done,
 	return tool_interrupted();
 }
 
-/* No call of the library may be running, because the lock is not acquired. */
+/* No call of the library must be running, because this does not acquire the lock. */
 void tool_progress_end(struct tool_progress *progress)
 {
 	if (progress->drawn)

@@ -100,7 +100,7 @@ static int open_outputs(const char *name, const struct trace_args *args, struct 
 }
 
 /* Graph, train ranks, and the settings that were not given as they were staged. The caller frees
- * graph and seeds, also after a failure. @return an exit code */
+ * graph and seeds, even after a failure. @return an exit code */
 static int load_input(const char *name, const struct trace_args *args, const struct tool_data *data,
                       struct trace_input *input)
 {
@@ -153,8 +153,8 @@ static int count(const char *name, const struct trace_args *args, const struct t
 	return trace_write_counts(name, input->ds, trace, &outputs->counts);
 }
 
-/* All steps from an open dataset to the report. The report comes after the commits, so files that
- * it belongs to exist by then. @return an exit code */
+/* All steps from an open dataset to the report. The report comes after the commits, so the files
+ * that it describes exist by then. @return an exit code */
 static int run(const char *name, const struct trace_args *args, const struct tool_data *data,
                struct outputs *outputs)
 {

@@ -233,7 +233,7 @@ static int open_model(struct session *session, const struct train_args *args, co
 	return TOOL_DONE;
 }
 
-/* Everything that can fail before the first batch. The caller closes the session, also after a
+/* Everything that can fail before the first batch. The caller closes the session, even after a
  * failure. @return an exit code */
 static int open_session(struct session *session, struct train_args *args, const char *name)
 {

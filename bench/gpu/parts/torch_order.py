@@ -39,7 +39,8 @@ class Order:
     def ids(self):
         count = self.run.args.batch_rows
         with self.torch.cuda.stream(self.work):
-            # The rows may be allocated in this memory next, while its reader has not started yet.
+            # The allocator can place the rows in this memory next, although its reader has not
+            # started yet.
             last = self.torch.full((count, self.run.width), 3.0, device="cuda")
             self.torch.cuda._sleep(CYCLES)   # pylint: disable=protected-access
             self.changed += (last != 3.0).sum()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts of torch_epoch.py. Each runs in a separate process and prints its results, one JSON
-object per line. The expected rows are computed from their vertices. Rows on the GPU are compared
-there."""
+object per line. The expected rows are computed from their vertices. Rows on the GPU are compared on
+the GPU."""
 import hashlib
 import json
 import subprocess

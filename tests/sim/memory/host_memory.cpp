@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The simulated runtime: host memory that GPUs may use, and the attributes of addresses. */
+/* The simulated runtime: host memory that GPUs can use, and the attributes of addresses. */
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -72,7 +72,7 @@ cudaError_t cudaHostRegister(void *ptr, size_t bytes, unsigned flags)
 	});
 }
 
-/* A running kernel may still use the memory. Queued work finds it gone. */
+/* A running kernel can still use the memory. Queued work that uses it fails. */
 static void wait_for_kernel(state &s, held_lock &lock)
 {
 	s.finished.wait(lock, [&] { return !s.running || s.running_host_function; });

@@ -96,7 +96,7 @@ struct walk {
 	unsigned char *seen; /* [frame_count] lists that a frame is in */
 };
 
-/* A list may contain each frame once. @return NULL if the link is invalid or visited before */
+/* A list must not contain a frame twice. @return NULL if the link is invalid or visited before */
 static const struct rung__cache_frame *visit(struct walk *w, uint32_t link, unsigned list)
 {
 	if (link - 1u >= w->cache->frame_count || (w->seen[link - 1] & list))

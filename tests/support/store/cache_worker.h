@@ -103,8 +103,8 @@ static inline void check_contents(void)
 	}
 }
 
-/* Locks even if another client holds the lock without getting a CPU, for so long that a normal lock
- * gives up and continues without the index. */
+/* Acquires the lock even if another client holds it, without getting a CPU, for so long that a
+ * normal call would give up and continue without the index. */
 static inline void lock_for_certain(struct rung__cache *cache)
 {
 	for (;;) {

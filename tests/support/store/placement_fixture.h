@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Stores on a synthetic machine with two nodes. The calls that place memory are defined here and
- * wrapped by the linker, so that only one file of a program may include this header.
+ * wrapped by the linker, so only one file of a program can include this header.
  */
 #ifndef SUPPORT_PLACEMENT_FIXTURE_H
 #define SUPPORT_PLACEMENT_FIXTURE_H

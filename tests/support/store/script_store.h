@@ -64,7 +64,7 @@ static inline void open_script(uint64_t host_bytes, struct rung_store_opts *opts
 	fixture_open(&f, ROWS, WIDTH, host_bytes, opts, &script_reader);
 	fixture_random_ids(&f, ids, ASKED, 3);
 	for (unsigned i = 0; i < ASKED; i++)
-		/* no row near the bad rank may be over-read */
+		/* no read of a nearby row must over-read the bad rank */
 		ids[i] = ids[i] >= BAD_RANK - 300 ? ids[i] - 600 : ids[i];
 	out = fixture_memory(&f, ASKED * WIDTH);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * A store with a cold-row cache that other stores may share. A test has one; a step that fails ends
+ * A store with a cold-row cache that other stores can share. A test has one; a step that fails ends
  * the program.
  */
 #ifndef SUPPORT_SHARE_CACHE_FIXTURE_H

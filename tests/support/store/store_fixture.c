@@ -123,7 +123,7 @@ static void free_memories(struct store_fixture *f, unsigned down_to)
 #define SETTLE_NS 10000000000u /* a hang guard: some tests leave reads that never end */
 
 /*
- * Memory may be freed once no gather writes to it. A request for cold rows that was put early may
+ * Memory may be freed once no gather writes to it. A request for cold rows that was put early can
  * scatter them long afterwards; for other requests cudaFree() waits for the kernel.
  */
 static void settle(const struct store_fixture *f)

@@ -23,12 +23,13 @@ struct store_fixture {
 };
 
 /**
- * Where the gathers of this run take place, from the environment variable RUNG_TEST_DEVICE:
+ * The device and the tiers of the gathers in this run, from the environment variable
+ * RUNG_TEST_DEVICE:
  *   cpu, or unset
  *   cuda-host   no rows on the GPU
  *   cuda-gpu    the first quarter of the rows on the GPU
  *   cuda-peer   half of the rows on three GPUs, the first eighth on each
- * The three GPUs may be one and the same. The test's host budget places the other rows.
+ * The three GPUs can be one and the same. The test's host budget places the other rows.
  */
 bool fixture_on_cuda(void);
 

@@ -65,7 +65,7 @@ Test(cache_clients, a_process_killed_at_any_point_leaves_the_others_working)
 	cache_fixture_open(&f, &shape, 1000, 20);
 	parent.f = f;
 	rung__cache_lock(f.cache);
-	/* rows that the children use too, pinned so that no child may evict them */
+	/* rows that the children use too, pinned so that no child evicts them */
 	for (unsigned i = 0; i < PARENTS_PINS; i++) {
 		struct rung__cache_slot place;
 

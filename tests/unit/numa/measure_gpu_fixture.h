@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * A synthetic machine with two nodes and the simulated GPUs. The calls that place memory are
- * defined here and wrapped by the linker, so that only one file of a program may include this
- * header.
+ * defined here and wrapped by the linker, so only one file of a program can include this header.
  */
 #ifndef MEASURE_GPU_FIXTURE_H
 #define MEASURE_GPU_FIXTURE_H

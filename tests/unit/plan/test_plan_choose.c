@@ -238,8 +238,8 @@ Test(plan_choose, threads_are_summed_over_the_nodes_that_gather, .init = two_nod
 	cr_assert_eq(choice_of().threads, 4);
 }
 
-/* Rows may be on the readers' nodes 0 and 1, or also on node 2, which has no CPUs. From node 2, one
- * core gathers `one` rows per second and all cores gather `all`. */
+/* Rows can be on the readers' nodes 0 and 1 only, or also on node 2, which has no CPUs. From node
+ * 2, one core gathers `one` rows per second and all cores gather `all`. */
 static void a_third_node(double one, double all)
 {
 	const struct rung_profile_rows rates[] = { { 0, 1, 0, 2, 512, one },

@@ -220,7 +220,7 @@ Test(sampler, batches_are_equal_for_any_thread_count_and_id_width)
 		struct rung_sampler *sampler =
 			make_sampler(t == 1 ? &wide.csc : &graph.csc, fanouts, 3, 99, threads[t]);
 
-		/* another batch first: none of its state may remain */
+		/* another batch first: none of its state must remain */
 		sample(sampler, seeds, 700, 2, found);
 		cr_assert(!batches_equal(expected, found, 3),
 		          "another key must give another batch");

@@ -79,7 +79,7 @@ Test(source_crc, the_crc_of_a_stored_member_is_compared_after_the_last_read)
 	free(zip);
 }
 
-/* The bytes after the array cannot be read, so no read that completes the array may succeed. */
+/* The bytes after the array cannot be read, so every read that completes the array must fail. */
 Test(source_crc, a_failed_comparison_is_repeated)
 {
 	struct rung_source *src;

@@ -342,7 +342,7 @@ Test(stage, inconsistent_lengths_are_rejected)
 	fails(RUNG_E_FORMAT, "rows of 0 bytes");
 	opts.features = features;
 	opts.graph.vertex_count = 61;
-	fails(RUNG_E_FORMAT, "has 60 rows, the graph has 61 vertices");
+	fails(RUNG_E_FORMAT, "has 60 rows, but the graph has 61 vertices");
 	cr_assert(strstr(rung_last_error(), "--vertices"));
 	opts.graph.vertex_count = 0;
 	opts.labels = put_npy("l.npy", "|u1", "(59,)", zeros, 59);

@@ -217,7 +217,7 @@ Test(stage_check, resuming_a_finished_job_does_nothing)
 		no_leftovers(out);
 	}
 	for (enum damage damage = MISSING; damage < DAMAGES;
-	     damage++) { /* no file may be deleted, even with force */
+	     damage++) { /* no file must be deleted, even with force */
 		do_damage(damage, out, "score.npy", &kept);
 		assert_error(rung_stage(&opts, NULL), RUNG_E_CORRUPT, "score.npy");
 		undo_damage(&kept);
@@ -240,7 +240,7 @@ Test(stage_check, resuming_with_another_job_names_the_differences)
 	assert_error(rung_stage(&opts, NULL), RUNG_E_EXIST, "score was 'blend");
 	opts.score.method = RUNG_SCORE_DEFAULT;
 	opts.split_count = 1;
-	assert_error(rung_stage(&opts, NULL), RUNG_E_EXIST, "splits was '2', is '1'");
+	assert_error(rung_stage(&opts, NULL), RUNG_E_EXIST, "splits was '2', now is '1'");
 	opts.split_count = 2;
 	cr_assert_eq(utime(features, &times), 0);
 	assert_error(rung_stage(&opts, NULL), RUNG_E_EXIST, "is '");

@@ -346,7 +346,8 @@ Test(in_place, a_stopped_run_must_resume_with_the_same_options)
 	opts.resume = 1;
 	opts.in_place = 0;
 	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "in-place was '1', is '0'"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "in-place was '1', now is '0'"), "%s",
+	          rung_last_error());
 	opts.in_place = 1;
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	cr_assert_eq(verified(&all, 0).rows_compared, VERTICES);

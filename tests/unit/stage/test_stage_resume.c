@@ -190,7 +190,7 @@ Test(stage_resume, another_job_is_rejected_with_the_differences)
 	is_refused(RUNG_E_INVAL, "labels was '");
 	opts.labels = labels;
 	opts.split_count = 1;
-	is_refused(RUNG_E_INVAL, "splits was '2', is '1'");
+	is_refused(RUNG_E_INVAL, "splits was '2', now is '1'");
 	opts.split_count = 2;
 	cr_assert_eq(utime(valid, &times), 0);
 	is_refused(RUNG_E_INVAL, "changed at 1000.");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Staging that is canceled, killed, or runs out of space or memory: only a complete dataset may
+/* Staging that is canceled, killed, or runs out of space or memory: only a complete dataset must
  * open afterwards. */
 #include <errno.h>
 #include <sched.h>
@@ -230,7 +230,7 @@ Test(stage_stopped, a_full_device_is_reported_before_anything_is_written)
 	snprintf(target, sizeof(target), "%s/ds", small);
 	opts.out_dir = target;
 	cr_expect_eq(rung_stage(&opts, NULL), RUNG_E_NOSPC);
-	cr_expect(strstr(rung_last_error(), "bytes, 262144 are free"), "%s", rung_last_error());
+	cr_expect(strstr(rung_last_error(), "bytes, but 262144 are free"), "%s", rung_last_error());
 	cr_expect_not(exists(target));
 	snprintf(target, sizeof(target), "%s/ds.partial", small);
 	cr_expect_not(exists(target));
@@ -241,7 +241,7 @@ static bool is_empty(const char *folder)
 	return rmdir(folder) == 0 && mkdir(folder, 0777) == 0;
 }
 
-/* Neither the run nor its dry run may write anything. */
+/* Neither the run nor its dry run must write anything. */
 static void has_no_room(const char *words)
 {
 	for (opts.dry_run = 1; opts.dry_run >= 0; opts.dry_run--) {

@@ -8,7 +8,8 @@
  */
 #include "sampler_step.h"
 
-/* vertices of a batch: positions have 4 bytes, and one value means none (src/sample/sampler.c) */
+/* limit of vertices in a batch: positions have 4 bytes, and one value means none
+ * (src/sample/sampler.c) */
 #define POSITIONS_MAX UINT64_C(0xffffffff)
 
 static int check_fanouts(const uint32_t *fanouts, uint32_t hop_count)
@@ -63,11 +64,11 @@ extern "C" int rung__cuda_sample_capacity_max(uint64_t vertex_count, uint64_t ed
 
 /* ---- checks ---- */
 
-/* Every line must be in a view, because kernels do not check that (array_item()). */
+/* Check that every line is in a view, because kernels do not check it (array_item()). */
 static int check_array(const char *who, const struct rung__cuda_array *array, uint64_t item_count)
 {
 	const uint64_t lines = rung__cuda_lines(item_count, array->item_bytes);
-	uint64_t lines_end = 0; /* of the views so far */
+	uint64_t lines_end = 0; /* the end of the views so far */
 	int rc = check_views(who, array->views, array->view_count, lines, 128);
 
 	if (rc < 0)
@@ -86,8 +87,9 @@ static int check_array(const char *who, const struct rung__cuda_array *array, ui
 	}
 	if (lines_end != lines)
 		return rung__fail(RUNG_E_INVAL,
-		                  "%s: lines from %" PRIu64 " to %" PRIu64 " are in no view", who,
-		                  lines_end, lines);
+		                  "%s: lines from %" PRIu64 " to %" PRIu64
+		                  " are not covered by a view",
+		                  who, lines_end, lines);
 	return 0;
 }
 
@@ -95,7 +97,7 @@ static int check_graph(const struct rung__cuda_graph *graph)
 {
 	int rc;
 
-	/* so that sizes in bytes do not overflow */
+	/* bounded so that sizes in bytes do not overflow */
 	if (graph->vertex_count < 1 || graph->vertex_count > UINT64_MAX / 16 ||
 	    graph->edge_count > UINT64_MAX / 16)
 		return rung__fail(RUNG_E_INVAL,
@@ -105,8 +107,8 @@ static int check_graph(const struct rung__cuda_graph *graph)
 	if (graph->indptr.item_bytes != 8 ||
 	    (graph->indices.item_bytes != 4 && graph->indices.item_bytes != 8))
 		return rung__fail(RUNG_E_INVAL,
-		                  "sampler kernels: items of %u bytes in indptr and %u in "
-		                  "indices; use 8, and 4 or 8",
+		                  "sampler kernels: items of %u bytes in indptr and %u in indices; "
+		                  "use 8 in indptr, and 4 or 8 in indices",
 		                  (unsigned)graph->indptr.item_bytes,
 		                  (unsigned)graph->indices.item_bytes);
 	rc = check_array("sampler kernels: indptr", &graph->indptr, graph->vertex_count + 1);
@@ -153,8 +155,8 @@ extern "C" int rung__cuda_sampler_check(const struct rung__cuda_sampler *sampler
 
 /* ---- workspace ---- */
 
-/* The number of slots of the table, a power of two. At least half of them are free when the table
- * holds all possible ids, so that a search always ends. @return false on overflow */
+/* The number of slots of the table, a power of two. At least half of the slots are free when the
+ * table holds all possible ids, so that a search always ends. @return false on overflow */
 static bool table_slots(const struct rung__cuda_sampler *s, uint64_t *slots_out)
 {
 	uint64_t ids = s->capacity.vertex_counts[0], slots = 64;
@@ -236,7 +238,7 @@ extern "C" int rung__cuda_sampler_workspace(const struct rung__cuda_sampler *sam
 
 /* ---- report ---- */
 
-/* The failure of a batch that exceeds its capacity. */
+/* Report a batch that exceeds its capacity. */
 static int many(const char *what, uint64_t needed, uint64_t capacity, uint64_t hop)
 {
 	return rung__fail(RUNG_E_NOMEM,
@@ -249,7 +251,7 @@ static int many(const char *what, uint64_t needed, uint64_t capacity, uint64_t h
 extern "C" int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler,
                                         const struct rung__cuda_sample_report *report)
 {
-	/* the GPU wrote it: an index must not leave the arrays */
+	/* written by the GPU, so check that it does not index beyond the arrays */
 	const uint64_t hop = RUNG__MIN(report->hop, (uint64_t)RUNG_HOPS_MAX - 1),
 		       index = report->index, value = report->value;
 

@@ -108,8 +108,8 @@ int rung__preset_file(struct rung__preset *p, const char *name, const char *why,
 		return RUNG_E_NOMEM;
 	if (!rung__preset_exists(path, &bytes))
 		return rung__fail(RUNG_E_NOENT,
-		                  "%s: missing: %s of %s; unpack the data set again, or give their "
-		                  "file with the option for it",
+		                  "%s: is missing (%s of %s); unpack the data set again, or give "
+		                  "this file with its option",
 		                  path, why, p->option);
 	*path_out = path;
 	return 0;

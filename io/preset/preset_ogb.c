@@ -315,11 +315,11 @@ static int mag_part(struct rung__preset *p, const char **full_out, struct mag_co
 	if (rc < 0 || (!*full_out && !all))
 		return rc;
 	if (!*full_out)
-		return rung__fail(
-			RUNG_E_NOENT,
-			"%s/full_feat.npy: missing: features of authors and institutions; create "
-			"it with OGB's R-GNN baseline, or use only the papers",
-			p->dir);
+		return rung__fail(RUNG_E_NOENT,
+		                  "%s/full_feat.npy: is missing (features of authors and "
+		                  "institutions); create "
+		                  "it with OGB's R-GNN baseline, or use only the papers",
+		                  p->dir);
 	rc = read_counts(p, counts);
 	return rc < 0 ? rc : check_full(p, *full_out, counts);
 }

@@ -57,7 +57,7 @@ static int open_features(struct rung__stage *stage)
 		                  opts->features, info->row_count, info->row_bytes);
 	if (opts->graph.vertex_count && opts->graph.vertex_count != info->row_count)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: has %" PRIu64 " rows, the graph has %" PRIu64
+		                  "%s: has %" PRIu64 " rows, but the graph has %" PRIu64
 		                  " vertices; give the features of this graph, or "
 		                  "the number of rows with --vertices",
 		                  opts->features, info->row_count, opts->graph.vertex_count);

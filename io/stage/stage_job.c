@@ -301,7 +301,7 @@ static bool find_difference(const char *job, const char *known, const char *pref
 static int fail_difference(int status, const char *path, const char *what,
                            const struct difference *found, const char *cure)
 {
-	return rung__fail(status, "%s: %s: %.*s was '%.*s', is '%.*s'; %s", path, what,
+	return rung__fail(status, "%s: %s: %.*s was '%.*s', now is '%.*s'; %s", path, what,
 	                  found->key_bytes, found->key, value_bytes(found->was),
 	                  found->was ? found->was : "nothing", value_bytes(found->is), found->is,
 	                  cure);

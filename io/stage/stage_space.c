@@ -179,8 +179,8 @@ static int check_device(const struct rung__stage *stage, const struct device *de
 		return 0;
 	list_folders(stage, device, names);
 	return rung__fail(RUNG_E_NOSPC,
-	                  "%s: staging needs %" PRIu64 " bytes, %" PRIu64 " are free; free %" PRIu64
-	                  " more, or choose %s",
+	                  "%s: staging needs %" PRIu64 " bytes, but %" PRIu64
+	                  " are free; free %" PRIu64 " more, or choose %s",
 	                  names, device->needed, device->free, device->needed - device->free,
 	                  device->stripe_count ? "other folders" : "another output");
 }

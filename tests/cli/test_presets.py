@@ -170,7 +170,7 @@ class Papers100M(Folder):
             self.refused("--ogb-papers100M", self.root, says=["test.csv.gz", says])
         os.remove(test)
         self.refused("--ogb-papers100M", self.root,
-                     says=[test + ": missing", "with the option for it"])
+                     says=[test + ": is missing", "with its option"])
         self.refused("--ogb-papers100M", self.root, "--igb", self.root, code=2,
                      says="give one dataset")
 
@@ -274,7 +274,7 @@ class Mag240M(Folder):
         os.remove(full + "_done.txt")
         self.refused("--ogb-mag240m", self.root, says=["may be incomplete", "full_feat_done.txt"])
         os.remove(full + ".npy")
-        self.refused("--ogb-mag240m", self.root + ":all", says=["full_feat.npy: missing"])
+        self.refused("--ogb-mag240m", self.root + ":all", says=["full_feat.npy: is missing"])
         self.refused("--ogb-mag240m", self.root + ":authors", code=2,
                      says=["its parts are papers and all"])
 
@@ -311,7 +311,7 @@ class Mag240M(Folder):
                 file.write(content)
             self.refused("--ogb-mag240m", self.root, says=["split_dict.pt", says])
         os.remove(self.split_file)
-        self.refused("--ogb-mag240m", self.root, says=["split_dict.pt: missing"])
+        self.refused("--ogb-mag240m", self.root, says=["split_dict.pt: is missing"])
         self.staged("--ogb-mag240m", self.root, "--split", "train=range:0,9")
 
     def test_unreadable_counts_are_refused_with_advice(self):

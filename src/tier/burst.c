@@ -21,21 +21,21 @@ static int send(struct rung__burst *burst, uint32_t token)
 	return burst->ops->submit(burst->reader, &fetch);
 }
 
-/* Whether the measurement has ended after `ns`. */
+/* Whether the measurement is over once `ns` has passed. */
 static bool is_over(const struct rung__burst *burst, uint64_t ns)
 {
 	return burst->err || ns >= (burst->ended < burst->reads_min ? burst->ns_max : burst->ns);
 }
 
 /*
- * Reads that are in flight when the time is over are waited for but not counted, because the queue
- * is no longer full. After an error of the reader the call does not wait for them: closing the
- * reader does.
+ * When the time is over, the reads in flight are waited for but not counted, because the queue is
+ * no longer full. After an error of the reader the call does not wait for them: closing the reader
+ * does.
  */
 int rung__burst_run(struct rung__burst *burst)
 {
 	struct rung__fetched fetched[RUNG__BURST_DEPTH_MAX];
-	/* as refill reaps: refill_loop.c */
+	/* in the same groups as refill reaps (refill_loop.c) */
 	const uint32_t group = RUNG__MIN(RUNG__MAX(burst->depth / 8, 1u), 16u);
 	const uint64_t begin_ns = rung__now_ns();
 	uint32_t in_flight = 0;
@@ -51,7 +51,7 @@ int rung__burst_run(struct rung__burst *burst)
 		                                   RUNG__BURST_WAIT_NS, fetched, burst->depth);
 		const uint64_t ns = rung__now_ns() - begin_ns;
 
-		if (count <= 0) /* 0: no read has ended in RUNG__BURST_WAIT_NS */
+		if (count <= 0) /* 0 means that no read has ended in RUNG__BURST_WAIT_NS */
 			return count < 0 ? count : -ETIMEDOUT;
 		in_flight -= (uint32_t)count;
 		for (int i = 0; i < count; i++) {

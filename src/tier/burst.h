@@ -17,7 +17,7 @@ struct rung__burst {
 	struct rung__reader *reader; /* started */
 	uint64_t file_bytes;
 	uint64_t to;         /* offset in the pool, with memory for `depth` reads */
-	uint32_t read_bytes; /* each position in the file is a multiple of it */
+	uint32_t read_bytes; /* size of a read; each position in the file is a multiple of it */
 	uint32_t depth;      /* at most RUNG__BURST_DEPTH_MAX */
 	uint64_t ns;         /* duration, longer while fewer than reads_min reads have ended */
 	uint64_t ns_max;     /* longest duration */
@@ -26,7 +26,7 @@ struct rung__burst {
 
 	/* results */
 	uint64_t ended;   /* reads that ended while the queue was full */
-	uint64_t took_ns; /* until the last of them */
+	uint64_t took_ns; /* time until the last of these reads ended */
 	int err;          /* errno of a read that failed or was short, which ends the burst; or 0 */
 };
 

@@ -51,7 +51,8 @@ static void inspect_pages(const unsigned char *memory, uint64_t bytes)
 		(void)*(const volatile unsigned char *)(memory + at);
 }
 
-/* Read through the bounce buffer, from the page that contains `offset`. The bytes fit into it. */
+/* Read through the bounce buffer, from the page that contains `offset` on. The bytes fit into the
+ * buffer. */
 static int read_through(const struct rung__row_loader *loader, uint32_t file_idx, uint64_t offset,
                         uint64_t bytes, unsigned char *to)
 {
@@ -72,11 +73,13 @@ int rung__row_loader_read(const struct rung__row_loader *loader, uint32_t file_i
 	while (bytes > 0 && rc == 0) {
 		uint64_t lead = offset % RUNG__PAGE_BYTES, part;
 
-		/* a different offset in the page: direct I/O can never write there */
+		/* file and memory have different offsets in their pages, so direct I/O can never
+		 * write there */
 		if ((uintptr_t)to % RUNG__PAGE_BYTES != lead) {
 			part = RUNG__MIN(bytes, RUNG__LOAD_BYTES - lead);
 			rc = read_through(loader, file_idx, offset, part, to);
-		} else if (lead > 0) { /* up to the next page, where direct reads continue */
+		} else if (lead > 0) {
+			/* up to the next page, from which on direct reads continue */
 			part = RUNG__MIN(bytes, RUNG__PAGE_BYTES - lead);
 			rc = read_through(loader, file_idx, offset, part, to);
 		} else {

@@ -10,7 +10,8 @@
 #include "dataset/features.h"
 #include "file/direct.h"
 
-#define RUNG__LOAD_BYTES (4u << 20) /* of one read: large enough for the full rate of any disk */
+/* bytes of one read: large enough for the full rate of any disk */
+#define RUNG__LOAD_BYTES (4u << 20)
 
 struct rung__scattered;
 
@@ -29,14 +30,15 @@ int rung__row_loader_open(const struct rung__features *features,
                           struct rung__row_loader *loader_out);
 
 /**
- * Read bytes of one of the files; all of them, or it fails.
+ * Read `bytes` bytes of one of the files. A short read is a failure.
  * @param to  memory for whole pages; no copy is needed if its offset in its page equals that of
  *            `offset`
  */
 int rung__row_loader_read(const struct rung__row_loader *loader, uint32_t file_idx, uint64_t offset,
                           uint64_t bytes, unsigned char *to);
 
-/** Read rows of the ranks from `first` on, row_stride apart, as above. */
+/** Read the rows of ranks from `first` on, row_stride bytes apart, with the rules of the function
+ * above. */
 int rung__row_loader_rows(const struct rung__row_loader *loader, uint64_t first, uint64_t rows,
                           unsigned char *to);
 

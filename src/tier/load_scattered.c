@@ -13,11 +13,13 @@
 #include "tier/load.h"
 #include "tier/row_reads.h"
 
-#define DEPTH          64u         /* reads in flight */
-#define POOL_BYTES_MAX (16u << 20) /* of their memory: fewer reads if rows are large */
+#define DEPTH 64u /* reads in flight */
+/* memory of these reads: there are fewer of them if rows are large */
+#define POOL_BYTES_MAX (16u << 20)
 #define DEPTH_MIN      4u
-#define SLOT_BYTES     131072u    /* longest read of several rows */
-#define PIECES_MAX     (1u << 14) /* of the file, a power of two vertices each */
+#define SLOT_BYTES     131072u /* longest read of several rows */
+/* pieces of the file; the number of vertices in each is a power of two */
+#define PIECES_MAX (1u << 14)
 
 uint64_t rung__scattered_list_rows = 1u << 20;
 
@@ -155,7 +157,7 @@ static void list_rows(struct rung__scattered *s, uint64_t first, uint64_t rows, 
 		s->vertices[s->count] = vertex;
 		s->rows[s->count++] = (uint32_t)i;
 	}
-	/* no vertex is beyond the last piece, so its higher bits need not be sorted */
+	/* no vertex is after the last piece, so higher bits need not be sorted */
 	rung__radix_sort_pairs(s->vertices, s->rows, s->vertices_tmp, s->rows_tmp, s->count,
 	                       64u - (unsigned)__builtin_clzll((end << shift) | 1));
 }
@@ -165,7 +167,7 @@ static void list_rows(struct rung__scattered *s, uint64_t first, uint64_t rows, 
 static int read_part(struct rung__scattered *s, uint64_t first, uint64_t rows, unsigned char *to)
 {
 	const struct rung__layout *layout = &s->features->layout;
-	/* an upper bound: the file may have padding at its end */
+	/* an upper bound, because the file can have padding at its end */
 	const uint64_t vertices =
 		(layout->file_bytes[0] - layout->data_offset) / layout->row_stride + 1;
 	unsigned shift = 0;
@@ -201,7 +203,8 @@ int rung__scattered_rows(struct rung__scattered *s, uint64_t first, uint64_t row
 	int rc = 0;
 
 	while (rows > 0 && rc == 0) {
-		const uint64_t part = RUNG__MIN(rows, UINT32_MAX); /* a list's rows have 32 bits */
+		/* row numbers in a list have 32 bits */
+		const uint64_t part = RUNG__MIN(rows, UINT32_MAX);
 
 		rc = read_part(s, first, part, to);
 		first += part;

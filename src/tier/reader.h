@@ -17,14 +17,15 @@
 
 struct rung__reader; /* a reader's own state */
 
-/** Limits and preferences of reads of a file. Final when the reader has started. */
+/** Limits and preferences for reads of a file. They are final once the reader has started. */
 struct rung__geometry {
 	uint64_t file_bytes;
 	uint32_t read_bytes_max; /* largest transfer of the device in one command */
 	/* largest gap between two rows that is worth reading: the bytes transferred in the time of
 	 * one more command */
 	uint32_t merge_gap_bytes;
-	/* of offset, length and memory of a read: a power of two; 1 through the page cache */
+	/* alignment of offset, length and memory of a read: a power of two; 1 for reads through the
+	 * page cache */
 	uint32_t align;
 	const char *path; /* for messages */
 };
@@ -34,7 +35,8 @@ struct rung__fetch {
 	uint64_t offset; /* in the file */
 	uint64_t to;     /* in the pool */
 	uint32_t bytes;
-	/* names the read in its result: less than token_count, and not in flight already */
+	/* identifies the read in its result: less than token_count, and not the token of a read in
+	 * flight */
 	uint32_t token;
 };
 
@@ -46,7 +48,7 @@ struct rung__fetched {
 
 struct rung__reader_args {
 	const struct rung__features *features; /* may be closed once the reader is open */
-	uint32_t file_idx;                     /* of the features */
+	uint32_t file_idx;                     /* number of the features file */
 	unsigned char *pool; /* destination of all reads, page aligned; outlives the reader */
 	uint64_t pool_bytes; /* at least a page */
 	/* these bytes of the pool, whole pages, are reserved for the reader until start has
@@ -55,14 +57,14 @@ struct rung__reader_args {
 	uint32_t token_count;
 	uint32_t queue_depth; /* at most token_count */
 	enum rung_engine engine;
-	bool buffered;            /* through the page cache instead of O_DIRECT */
+	bool buffered;            /* true: read through the page cache instead of with O_DIRECT */
 	uint32_t merge_gap_bytes; /* as in rung_store_opts */
 };
 
 /** Engine and features in use by a reader, for statistics. */
 struct rung__engine_state {
 	const char *name;
-	const char *why; /* why not a better one; "" if it is the best */
+	const char *why; /* reason why no better engine is in use; "" if it is the best */
 	bool direct;
 	const struct rung_engine_step *steps, *parts; /* as in struct rung_store_stats */
 	uint32_t step_count, part_count;
@@ -73,19 +75,19 @@ struct rung__reader_ops {
 	uint32_t size; /* sizeof(struct rung__reader_ops) */
 	const char *name;
 
-	/** Open the file; no engine yet. Any thread. */
+	/** Open the file, but start no engine yet. Any thread. */
 	int (*open)(const struct rung__reader_args *args, struct rung__reader **reader_out);
-	/** Any thread, after stop or a failed start. */
+	/** Called by any thread after stop or a failed start. */
 	void (*close)(struct rung__reader *reader);
 
-	/** The limits of its reads. The start may change them. */
+	/** The limits of the reader's reads. `start` may change them. */
 	void (*geometry)(const struct rung__reader *reader, struct rung__geometry *geometry_out);
 	/**
 	 * Called by the thread that reads, before the first submit: create rings and threads, and
 	 * probe with a real read, because only that shows whether an engine works on this file.
 	 */
 	int (*start)(struct rung__reader *reader);
-	/** Called by that thread after the last reap, with no read in flight. */
+	/** Called by the thread that reads, after the last reap, with no read in flight. */
 	void (*stop)(struct rung__reader *reader);
 	/** The engine in use; valid after start, until close. */
 	void (*engine)(const struct rung__reader *reader, struct rung__engine_state *state_out);
@@ -96,7 +98,7 @@ struct rung__reader_ops {
 	 */
 	int (*submit)(struct rung__reader *reader, const struct rung__fetch *fetch);
 	/**
-	 * Submit what is queued, wait until at least `want` reads have completed or `timeout_ns`
+	 * Submit the queued reads, wait until at least `want` reads have completed or `timeout_ns`
 	 * has passed, and report up to `max` of them. With want, timeout_ns and max 0 it only
 	 * submits, and fetched may be NULL.
 	 * @return their number, or -errno if the reader cannot continue

@@ -12,15 +12,16 @@
 #include "tier/burst.h"
 #include "tier/row_reads.h"
 
-#define REAP_MAX      64u           /* completions of one call */
-#define REAP_TOGETHER 16u           /* a call waits for this many, which saves system calls */
-#define REAP_NS       1000000000ull /* and at most this long; then it waits again */
+#define REAP_MAX 64u /* largest number of completions per call */
+/* number of completions that a call waits for, which saves system calls */
+#define REAP_TOGETHER 16u
+#define REAP_NS       1000000000ull /* longest wait of one call; then it waits again */
 
 enum rung_engine rung__row_reads_engine = RUNG_ENGINE_AUTO;
 
 /* A read, by its token. */
 struct read {
-	uint64_t first, end; /* its rows in the list */
+	uint64_t first, end; /* range of its rows in the list */
 	uint64_t offset;     /* in the file, aligned */
 	uint32_t needed;     /* bytes up to the end of the last row */
 };
@@ -61,7 +62,7 @@ static int alloc_memory(struct rung__row_reads *reads)
 	return 0;
 }
 
-/* Derive the rule for shared reads. Valid after the start, which may fall back to buffered
+/* Derive the rule for shared reads. Called after the start, which can fall back to buffered
  * reads. */
 static void learn_geometry(struct rung__row_reads *reads)
 {
@@ -200,7 +201,8 @@ static int send(struct rung__row_reads *reads, uint32_t token)
 	                                  reads->geometry.path, fetch.offset);
 }
 
-/* Submit the next reads while slots are free. *next: the first row that is not in a read yet. */
+/* Submit the next reads while slots are free. *next is the first row that is not part of a read
+ * yet. */
 static int send_all(struct rung__row_reads *reads, const struct rung__row_list *list,
                     uint64_t *next)
 {

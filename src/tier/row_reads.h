@@ -10,7 +10,8 @@
 #include "tier/reader.h"
 
 struct rung__row_reads_args {
-	/** File 0 is read; the layout has the size and stride of its rows; outlives the reads. */
+	/** File 0 of these features is read; the layout has the size and stride of its rows.
+	 * Outlives the reads. */
 	const struct rung__features *features;
 	uint32_t depth;           /* reads in flight */
 	uint64_t slot_bytes;      /* largest read: whole pages, enough for one row */
@@ -19,7 +20,7 @@ struct rung__row_reads_args {
 
 /** Rows of a file, by vertex. */
 struct rung__row_list {
-	const void *vertices; /* [count] ascending, of id_bytes each */
+	const void *vertices; /* [count] ascending ids, of id_bytes each */
 	unsigned id_bytes;
 	uint64_t count;
 	/**

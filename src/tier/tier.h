@@ -25,7 +25,7 @@ enum rung__tier_id {
 		RUNG__TIER_COUNT
 };
 
-/** The first tier that can exist: without a GPU only those of the host do. */
+/** The first tier that can exist: without a GPU only the tiers of the host can. */
 static inline unsigned rung__first_tier(bool gpu)
 {
 	return gpu ? RUNG__TIER_GPU : RUNG__TIER_HOST;

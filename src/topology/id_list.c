@@ -14,7 +14,7 @@ bool rung__number_of_text(const char *text, unsigned base, uint64_t most, const 
 	uint64_t number = 0;
 	const char *at = text;
 
-	/* text moves along, so that "0x" alone has no digits */
+	/* `text` is advanced, so that "0x" alone has no digits */
 	if (base == 16 && at[0] == '0' && (at[1] == 'x' || at[1] == 'X'))
 		text = at += 2;
 	for (;; at++) {
@@ -68,7 +68,7 @@ bool rung__ids_of_text(const char *text, uint32_t limit, uint32_t *ids, uint32_t
 			return false;
 		if (first < next || last < first)
 			return false;
-		/* numbers ascend, so there are at most `limit` of them */
+		/* numbers ascend, so there are at most `limit` numbers */
 		for (next = first; next <= last; next++, count++) {
 			if (ids)
 				ids[count] = next;
@@ -97,7 +97,8 @@ bool rung__ids_have(const struct rung_id_list *list, uint32_t id)
 	return false;
 }
 
-/* Ids of `a` that are in `b`, or that are not. ids is NULL in the result if one list is unknown. */
+/* The ids of a that are in b, or those that are not in b. ids is NULL in the result if one list is
+ * unknown. */
 static int pick(struct rung__arena *arena, const struct rung_id_list *a,
                 const struct rung_id_list *b, bool both, struct rung_id_list *list_out)
 {

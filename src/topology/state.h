@@ -7,7 +7,7 @@
 #include "topology/sysfs.h"
 
 struct rung_topology {
-	struct rung__arena arena; /* memory of all members below; freed as a whole */
+	struct rung__arena arena; /* memory of all members below, which is freed as a whole */
 	struct rung_topology_info info;
 	struct rung_topology_node *nodes; /* [info.node_count] */
 	uint32_t *distances;              /* [node_count][node_count] by position, 0: not known */

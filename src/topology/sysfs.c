@@ -18,7 +18,7 @@
 
 #include "topology/sysfs.h"
 
-#define SHOWN_BYTES 60 /* of a value in messages: invalid values may be long */
+#define SHOWN_BYTES 60 /* longest part of a value in messages, because invalid values can be long */
 
 static int no_memory(void)
 {
@@ -61,7 +61,7 @@ static int make_path(struct rung__sys *sys, const char *format, va_list args)
 	return 0;
 }
 
-/* a macro, because va_start() works only in the variadic function itself */
+/* a macro, because va_start() works only in the variadic function */
 #define MAKE_PATH(rc, sys, format)                                                                 \
 	do {                                                                                       \
 		va_list args;                                                                      \
@@ -71,10 +71,10 @@ static int make_path(struct rung__sys *sys, const char *format, va_list args)
 	} while (0)
 
 /*
- * Whether errno means that the kernel does not report the value: the file does not exist, we may
- * not read it, or the driver has no answer (the speed of a link gives EINVAL on some devices; a
- * device that is gone or asleep gives EIO or ENODEV for everything). All other errors fail the
- * call, such as loops of links and a lack of descriptors.
+ * Whether errno means that the kernel does not report the value: the file does not exist, this
+ * process is not allowed to read it, or the driver has no answer (the speed of a link gives EINVAL
+ * on some devices; a device that is gone or asleep gives EIO or ENODEV for everything). All other
+ * errors fail the call, such as loops of links and a lack of descriptors.
  */
 static bool not_reported(int err)
 {
@@ -275,7 +275,8 @@ int rung__sys_link(struct rung__sys *sys, const char **name_out, const char *for
 	if (rc < 0)
 		return rc;
 	length = readlink(sys->path, target, sizeof(target) - 1);
-	/* EINVAL is readlink()'s answer for anything but a link, not an absent value */
+	/* readlink() returns EINVAL for a file that is not a link, so here it does not mean an
+	 * absent value */
 	if (length < 0 && errno == EINVAL)
 		return rung__fail(RUNG_E_FORMAT, "%s: not a link", sys->path);
 	if (length < 0)
@@ -303,7 +304,7 @@ int rung__sys_location(struct rung__sys *sys, const char **place_out, const char
 	if (strncmp(real, sys->home, home) != 0 || strncmp(real + home, "/sys/", 5) != 0)
 		return rung__fail(RUNG_E_FORMAT, "%s: leads to '%.200s', which is not in %s/sys",
 		                  sys->path, real, sys->home);
-	/* without the slash in front, which makes room for the terminator */
+	/* without the leading slash, which makes room for the terminating NUL */
 	place = rung__arena_alloc(sys->arena, strlen(real + home), 1);
 	if (!place)
 		return no_memory();

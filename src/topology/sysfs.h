@@ -13,8 +13,9 @@
 #include "base/base.h"
 #include "rung/numa.h"
 
-#define RUNG__SYS_TEXT_BYTES 65536u /* longest file; lists of the largest machines have some KiB */
-/* of a folder; the largest folder is that of all PCI devices */
+/* longest file; the lists of the largest machines have a few KiB */
+#define RUNG__SYS_TEXT_BYTES 65536u
+/* largest number of entries in a folder; the largest folder is that of all PCI devices */
 #define RUNG__SYS_ENTRIES_MAX 65536u
 #define RUNG__CPUS_MAX        65536u /* CPU numbers are below this */
 
@@ -32,8 +33,8 @@ struct rung__sys {
 	const char *root;                /* "" or a folder */
 	char home[PATH_MAX];             /* the root without links; "" for "/" */
 	struct rung__arena *arena;       /* memory of all returned texts and lists */
-	char path[PATH_MAX];             /* last requested file, including the root */
-	char text[RUNG__SYS_TEXT_BYTES]; /* its content, without the last line end */
+	char path[PATH_MAX];             /* path of the last requested file, including the root */
+	char text[RUNG__SYS_TEXT_BYTES]; /* content of that file, without the last line end */
 };
 
 /**
@@ -58,7 +59,7 @@ int rung__sys_bad(const struct rung__sys *sys, const char *value, const char *wh
 /* Files of one value. They return as rung__sys_read() does, and write nothing when the file is
  * absent. */
 
-/** A number of base 10 or 16 (with or without "0x"), at most `most`. */
+/** A number in base 10 or 16 (with or without "0x"), not above `most`. */
 int rung__sys_number(struct rung__sys *sys, unsigned base, uint64_t most, uint64_t *number_out,
                      const char *format, ...) __attribute__((format(printf, 5, 6)));
 

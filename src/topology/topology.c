@@ -81,7 +81,8 @@ static int load(const char *root, struct rung__sys *sys, struct rung_topology *t
 int rung_topology_load(const char *root, struct rung_topology **topology_out)
 {
 	struct rung_topology *topology = rung__zalloc(sizeof(*topology));
-	/* not on the stack: it has 72 KiB, more than a thread with a small stack can spare */
+	/* not on the stack, because it has 72 KiB, more than a thread with a small stack can
+	 * spare */
 	struct rung__sys *sys = rung__zalloc(sizeof(*sys));
 	int rc;
 

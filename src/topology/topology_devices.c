@@ -7,7 +7,7 @@
 #include "topology/state.h"
 
 #define PCI_DEVICES "sys/bus/pci/devices"
-/* GPUs and drives together: the matrix of links has the square of this number */
+/* GPUs and drives together, because the matrix of links has the square of this number of entries */
 #define DEVICES_MAX   4096u
 #define CLASS_DISPLAY 0x03u
 #define WIDTH_UNKNOWN 255u /* a device that has fallen off the bus reads as all ones */
@@ -55,8 +55,8 @@ static bool is_device(const char *name)
 	return rung__is_bus_id(name, strlen(name));
 }
 
-/* Whether a name is "nvme0" with `parts` 1, or "nvme0n1" with 2. Paths to a namespace, "nvme0c1n1",
- * are neither: the namespace itself is listed already. */
+/* Whether a name has the form "nvme0" (`parts` is 1) or "nvme0n1" (`parts` is 2). Paths to a
+ * namespace, "nvme0c1n1", are neither: the namespace itself is listed already. */
 static bool is_nvme(const char *name, unsigned parts)
 {
 	if (strncmp(name, "nvme", 4) != 0)
@@ -83,9 +83,9 @@ static bool is_namespace(const char *name)
 /* ---- properties of all devices on PCI ---- */
 
 /*
- * Cut "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0" to the part from the first host
- * bridge to the last entry on a bus, in the arena. Host bridges may be below devices (VMD).
- * *bus_id_out is the last part of *path_out; both are NULL for a path without a PCI device.
+ * Cut a path such as "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0" to the part from
+ * the first host bridge to the last entry on a bus, in the arena. Host bridges may be below devices
+ * (VMD). *bus_id_out is the last part of *path_out; both are NULL for a path without a PCI device.
  */
 static int cut_pci_path(struct rung__sys *sys, const char *location, const char **path_out,
                         const char **bus_id_out)
@@ -211,7 +211,7 @@ static int read_pci(struct rung__sys *sys, const char *folder, struct rung_topol
 	return rc;
 }
 
-/* Extend the array by `count` unknown devices after the `used` ones. */
+/* Extend the array of `used` devices by `count` devices whose values are unknown. */
 static int grow_devices(struct rung__sys *sys, struct rung_topology *topology, size_t used,
                         size_t count)
 {
@@ -408,7 +408,7 @@ static int read_controller(struct rung__sys *sys, struct rung_topology_device *d
 /* Read one namespace. A drive without a known controller keeps its name, size and sector size. */
 static int read_drive(struct rung__sys *sys, const char *name, struct rung_topology_device *drive)
 {
-	uint64_t sectors; /* of 512 bytes, whatever the sector size of the drive */
+	uint64_t sectors; /* in units of 512 bytes, whatever the sector size of the drive is */
 	int rc;
 
 	drive->kind = RUNG_TOPOLOGY_NVME;

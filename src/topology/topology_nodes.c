@@ -10,9 +10,9 @@
 #include "topology/state.h"
 
 #define NODES          "sys/devices/system/node"
-#define PAGE_SIZES_MAX 16u  /* of one node; arm64 has four */
+#define PAGE_SIZES_MAX 16u  /* huge page sizes of one node; arm64 has four */
 #define RATINGS_MAX    2u   /* access classes: 0 for the nearest initiator, 1 for the nearest CPU */
-#define DISTANCE_MAX   255u /* one byte in the firmware's table */
+#define DISTANCE_MAX   255u /* a distance is one byte in the firmware's table */
 
 static int no_memory(void)
 {
@@ -228,7 +228,7 @@ static int read_offline_cpus(struct rung__sys *sys, const struct rung_topology *
 			return rc;
 		nodes[i] = links.count > 0 ? links.ids[0] : UINT32_MAX;
 	}
-	/* if the offline CPUs are unknown, so are those of each node */
+	/* if the list of offline CPUs is unknown, so is that of each node */
 	for (uint32_t n = 0; offline->ids && n < topology->info.node_count; n++) {
 		struct rung_topology_node *node = &topology->nodes[n];
 		uint32_t count = 0, *ids;

@@ -10,9 +10,10 @@ struct rung_trace {
 	struct rung_trace_opts opts; /* with the defaults filled in */
 	uint64_t *counts;            /* [vertex_count] requests of each row, kept or not */
 	uint64_t requests;           /* total */
-	unsigned id_bytes;           /* of kept rows, and of times: 4 if all of both fit, else 8 */
-	void *kept;                  /* [kept_count] rows in the order of the requests */
-	uint64_t kept_count;         /* at most opts.kept_max */
+	/* bytes of a kept row or a time: 4 if all of them fit, else 8 */
+	unsigned id_bytes;
+	void *kept;          /* [kept_count] rows in the order of the requests */
+	uint64_t kept_count; /* number of kept rows, at most opts.kept_max */
 	uint64_t kept_capacity;
 };
 

@@ -12,7 +12,7 @@
 
 #define KEPT_DEFAULT (UINT64_C(1) << 26) /* requests */
 #define KEPT_FIRST   (UINT64_C(1) << 16) /* capacity of the first allocation */
-#define DIGIT_BITS   11u                 /* of a pass of sort_descending() */
+#define DIGIT_BITS   11u                 /* bits per pass of sort_descending() */
 #define DIGIT_VALUES (1u << DIGIT_BITS)
 
 int rung_trace_create(const struct rung_trace_opts *caller_opts, struct rung_trace **trace_out)
@@ -31,7 +31,7 @@ int rung_trace_create(const struct rung_trace_opts *caller_opts, struct rung_tra
 	if (!trace)
 		return rung__fail(RUNG_E_NOMEM, "trace: no memory");
 	trace->opts = opts;
-	/* the largest value of a time means never */
+	/* the largest value of a time is reserved and means "never" */
 	trace->id_bytes = opts.vertex_count <= UINT32_MAX && opts.kept_max <= UINT32_MAX ? 4 : 8;
 	trace->counts = rung__zalloc_array(opts.vertex_count, sizeof(*trace->counts));
 	if (!trace->counts) {
@@ -78,7 +78,8 @@ int rung_trace_add(struct rung_trace *trace, const uint64_t *rows, uint64_t row_
 	const uint64_t kept = RUNG__MIN(row_count, trace->opts.kept_max - trace->kept_count);
 	int rc;
 
-	/* all checks and allocations come first: after a failure nothing was appended */
+	/* all checks and allocations come first, so that after a failure nothing has been
+	 * appended */
 	for (uint64_t i = 0; i < row_count; i++) {
 		if (rows[i] >= trace->opts.vertex_count)
 			return rung__fail(RUNG_E_RANGE,

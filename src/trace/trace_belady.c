@@ -22,7 +22,7 @@ struct time_set {
 	/* levels[0] has a bit for each time, the others a bit for each nonzero word of the level
 	 * below */
 	uint64_t *levels[LEVELS_MAX];
-	uint64_t words[LEVELS_MAX]; /* of each level */
+	uint64_t words[LEVELS_MAX]; /* words of each level */
 	unsigned level_count;       /* the last level is one word */
 };
 
@@ -111,7 +111,8 @@ static int make_next(const struct rung_trace *trace, uint64_t never, void *next)
 	if (!soonest)
 		return rung__fail(RUNG_E_NOMEM, "Belady's rule over %" PRIu64 " rows: no memory",
 		                  trace->opts.vertex_count);
-	memset(soonest, 0xff, trace->opts.vertex_count * bytes); /* not below `never` */
+	/* all bits set is not below `never`: no request of the row is known yet */
+	memset(soonest, 0xff, trace->opts.vertex_count * bytes);
 	for (uint64_t i = trace->kept_count; i-- > 0;) {
 		const uint64_t row = rung__id_get(trace->kept, bytes, i),
 			       time = rung__id_get(soonest, bytes, row);
@@ -139,9 +140,9 @@ static uint64_t count_hits(struct time_set *set, const void *next, unsigned byte
 			set_accept(set, i);
 			held--;
 		}
-		if (again == count) /* never requested again: it does not stay */
+		if (again == count) /* a row that is never requested again does not stay */
 			continue;
-		/* Put it first, then drop the largest: this may be the one that was put. */
+		/* Add the new time first, then drop the largest, which may be the new one. */
 		set_put(set, again);
 		if (held < size)
 			held++;
@@ -154,16 +155,16 @@ static uint64_t count_hits(struct time_set *set, const void *next, unsigned byte
 /* One call of rung_trace_belady_hits(), shared by its threads. */
 struct belady {
 	const struct rung_trace *trace;
-	const void *next; /* [kept_count] by make_next() */
+	const void *next; /* [kept_count], filled by make_next() */
 	uint64_t counted_from;
 	const uint64_t *sizes;
 	uint32_t size_count;
 	uint64_t *hits; /* [size_count] */
-	uint32_t done;  /* sizes that are complete, of all threads */
-	int rc;         /* of a thread that failed; ends the others */
+	uint32_t done;  /* number of sizes that all threads have completed */
+	int rc;         /* failure of a thread, which also ends the other threads */
 };
 
-/* Report a complete size, on the thread that simulated it. @return true: the caller cancels */
+/* Report a completed size, on the thread that simulated it. @return true: the caller cancels */
 static bool report_progress(struct belady *belady)
 {
 	const struct rung_trace_opts *opts = &belady->trace->opts;
@@ -233,7 +234,7 @@ int rung_trace_belady_hits(const struct rung_trace *trace, uint64_t counted_from
 		all_sizes(&belady);
 		rc = belady.rc;
 	}
-	/* the message of a failure on another thread is not this thread's: record it here */
+	/* error messages belong to a thread, so the failure of another thread is recorded here */
 	if (rc == RUNG_E_CANCELED)
 		rung__fail(rc, "Belady's rule: canceled");
 	else if (rc == RUNG_E_NOMEM)

@@ -15,7 +15,7 @@
 #include "trace/state.h"
 
 #define WORD_BITS         64u
-#define PROGRESS_REQUESTS (UINT64_C(1) << 20) /* requests between two reports */
+#define PROGRESS_REQUESTS (UINT64_C(1) << 20) /* requests between two progress reports */
 
 /* State of the simulation. A time is a position in `bits`. */
 struct lru {
@@ -26,8 +26,9 @@ struct lru {
 	 * used */
 	uint64_t *tree;
 	uint64_t word_count;
-	uint64_t now;  /* next time */
-	uint64_t live; /* bits that are set: rows that were requested */
+	uint64_t now; /* next time */
+	/* number of set bits, which is the number of distinct rows requested so far */
+	uint64_t live;
 };
 
 /* Allocate for this many rows. After an error lru_fini() frees what was allocated. */
@@ -56,7 +57,8 @@ static void lru_fini(struct lru *lru)
 static void tree_add(struct lru *lru, uint64_t word, uint64_t change)
 {
 	for (uint64_t i = word + 1; i <= lru->word_count; i += i & (0 - i))
-		lru->tree[i] += change; /* UINT64_MAX subtracts one: the sum wraps */
+		/* adding UINT64_MAX subtracts one, because the sum wraps around */
+		lru->tree[i] += change;
 }
 
 /* Number of bits at times before this one. */

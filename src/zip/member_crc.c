@@ -14,12 +14,13 @@
 #include "file/file.h"
 #include "base/base.h"
 
-#define PIECES_MAX   64u
-#define BUFFER_BYTES (16u << 10) /* on the stack, for the parts around the array */
+#define PIECES_MAX 64u
+/* buffer on the stack, for the parts of the member around the array */
+#define BUFFER_BYTES (16u << 10)
 
 struct piece {
 	uint64_t begin, end; /* bytes of the array */
-	uint32_t crc;        /* valid if it is summed */
+	uint32_t crc;        /* CRC of the piece; valid if `summed` is true */
 	bool summed;         /* false: its reader is computing the CRC, without the lock */
 };
 
@@ -28,11 +29,11 @@ struct piece {
 enum state { SUMMING, ABANDONED, AGREES, DIFFERS };
 
 struct rung__member_crc {
-	pthread_mutex_t lock; /* for state and pieces */
-	int fd;               /* the caller's, as is `name` */
+	pthread_mutex_t lock; /* guards state and pieces */
+	int fd;               /* owned by the caller, like `name` */
 	const char *name;
 	struct rung__stored member;
-	uint32_t head_crc; /* of the bytes before the array */
+	uint32_t head_crc; /* CRC of the bytes before the array */
 	enum state state;
 	uint32_t piece_count;
 	struct piece pieces[PIECES_MAX]; /* [piece_count] ascending */
@@ -83,13 +84,13 @@ static bool claim(struct rung__member_crc *crc, uint64_t *at, uint64_t *end)
 {
 	uint32_t i = 0;
 
-	/* skip what other pieces cover, also those that are being summed */
+	/* skip bytes that other pieces cover, including pieces that are being summed */
 	for (; i < crc->piece_count && crc->pieces[i].begin <= *at; i++)
 		*at = RUNG__MAX(*at, crc->pieces[i].end);
 	if (*at >= *end || crc->state != SUMMING)
 		return false;
 	if (crc->piece_count == PIECES_MAX) {
-		/* claimed pieces stay, because their readers look for them */
+		/* claimed pieces stay in the list, because their readers look for them */
 		crc->state = ABANDONED;
 		return false;
 	}
@@ -118,7 +119,7 @@ static void join(struct rung__member_crc *crc, uint32_t i)
 }
 
 /* Record the CRC of the piece that was claimed at `begin`. With the lock held. The piece may have
- * moved in the list, but it is not joined or removed before this. */
+ * moved in the list, but until this call it is neither joined nor removed. */
 static void finish_piece(struct rung__member_crc *crc, uint64_t begin, uint32_t sum)
 {
 	uint32_t i = 0;
@@ -160,8 +161,8 @@ int rung__member_crc_add(struct rung__member_crc *crc, uint64_t first, uint64_t 
 		at = end;
 		end = first + count;
 	}
-	/* each later reader gets the failure as well; if reading the bytes after the array failed,
-	 * the next reader compares again */
+	/* later readers fail as well if the CRC differs; if reading the bytes after the array
+	 * failed, the next reader compares again */
 	if (is_complete(crc))
 		rc = compare(crc, crc->pieces[0].crc);
 	else if (crc->state == DIFFERS)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** Stored members of zip files, which are read in place: their position, and their CRC. Includes
- * the headers of this room. Private to rung. */
+ * the headers of src/zip. Private to rung. */
 #ifndef RUNG_ZIP_ZIP_H
 #define RUNG_ZIP_ZIP_H
 

@@ -17,24 +17,27 @@
 #include "zip/zip_offset.h"
 
 /* fixed parts of the records; names, extra fields and comments follow them */
-#define END_BYTES           22u         /* end of central directory */
-#define END64_BYTES         56u         /* the same in zip64 */
-#define LOCATOR_BYTES       20u         /* has the position of the zip64 end record */
-#define ENTRY_BYTES         46u         /* entry of the central directory */
-#define LOCAL_BYTES         30u         /* local header, before the data */
-#define COMMENT_BYTES_MAX   65535u      /* its length has 16 bits */
-#define DIRECTORY_BYTES_MAX (64u << 20) /* read into memory; a larger one is left to libzip */
+#define END_BYTES   22u /* end of central directory */
+#define END64_BYTES 56u /* the same in zip64 */
+/* locator, which has the position of the zip64 end record */
+#define LOCATOR_BYTES     20u
+#define ENTRY_BYTES       46u    /* entry of the central directory */
+#define LOCAL_BYTES       30u    /* local header, before the data */
+#define COMMENT_BYTES_MAX 65535u /* longest comment, because its length has 16 bits */
+/* largest directory that is read into memory; a larger one is left to libzip */
+#define DIRECTORY_BYTES_MAX (64u << 20)
 #define FLAG_ENCRYPTED      1u
 
 struct directory {
-	uint64_t offset, bytes, entry_count; /* in the file; untrusted */
+	/* position and size in the file, and entries; untrusted */
+	uint64_t offset, bytes, entry_count;
 };
 
 /* An entry of the central directory. */
 struct directory_entry {
 	uint64_t bytes, stored_bytes, local_offset;
 	unsigned method, flags;
-	const unsigned char *name; /* in the directory, without a NUL */
+	const unsigned char *name; /* points into the directory, without a NUL at the end */
 	size_t name_len;
 };
 
@@ -101,7 +104,7 @@ static bool find_directory(int fd, uint64_t file_bytes, struct directory *dir)
 		if (dir->entry_count == UINT16_MAX || dir->bytes == UINT32_MAX ||
 		    dir->offset == UINT32_MAX)
 			found = find_directory64(fd, file_bytes, file_bytes - tail_bytes + at, dir);
-		if (!found) /* an earlier signature would be inside of other data */
+		if (!found) /* a signature at an earlier position would be inside other data */
 			break;
 	}
 free_tail:
@@ -137,13 +140,13 @@ static bool widen(struct directory_entry *e, const unsigned char *extra, size_t 
 		extra += 4 + len;
 		extra_len -= 4 + len;
 	}
-	/* no zip64 field: a number of all bits is then missing */
+	/* without a zip64 field, a number with all bits set is missing */
 	return e->bytes != UINT32_MAX && e->stored_bytes != UINT32_MAX &&
 	       e->local_offset != UINT32_MAX;
 }
 
-/* Entry `idx` of a directory in memory. Entries have different lengths, so those before it are
- * walked. */
+/* Entry `idx` of a directory in memory. Entries have different lengths, so the loop walks over all
+ * earlier entries. */
 static bool find_entry(const unsigned char *dir, uint64_t dir_bytes, uint64_t idx,
                        struct directory_entry *e)
 {
@@ -187,7 +190,7 @@ static bool data_offset_of(int fd, uint64_t file_bytes, const struct directory_e
 	if (!read_at(fd, name, e->name_len, e->local_offset + LOCAL_BYTES, file_bytes) ||
 	    memcmp(name, e->name, e->name_len) != 0)
 		return false;
-	/* below 2^63 + 2^17, so it cannot overflow: the header was read at local_offset */
+	/* cannot overflow: it is below 2^63 + 2^17, because the header was read at local_offset */
 	at = e->local_offset + LOCAL_BYTES + e->name_len + le(local + 28, 2);
 	if (at > file_bytes || e->stored_bytes > file_bytes - at)
 		return false;

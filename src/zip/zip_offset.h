@@ -9,8 +9,8 @@
 /** An entry of a zip file as reported by libzip. */
 struct rung__zip_entry {
 	const char *name;             /* as in the file, without conversion */
-	unsigned method;              /* of compression; 0: stored */
-	uint64_t bytes, stored_bytes; /* uncompressed, and in the file */
+	unsigned method;              /* compression method; 0: stored */
+	uint64_t bytes, stored_bytes; /* size uncompressed, and size in the file */
 };
 
 /**

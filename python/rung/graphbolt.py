@@ -66,7 +66,7 @@ class Feature:
             InvalidError: the ids are not on the device on which the store gathers.
         """
         if self.read_async_num_stages(ids.device) == 0:
-            raise InvalidError(f"ids are on {ids.device}, the store gathers on "
+            raise InvalidError(f"ids are on {ids.device}, but the store gathers on "
                                f"{self._store.device}; use read()")
         try:
             yield self._store.gather_async(ids)

@@ -145,12 +145,12 @@ def make_rows(store: Store, listed: Listed, out: Any,
     shape = (listed.ids.count, *store.shape[1:])
     if store.gpu < 0 and listed.device[0] == CUDA:
         why = f" ({store.why_cpu})" if store.why_cpu else ""
-        raise InvalidError(f"ids are on cuda:{listed.device[1]}, the store gathers on the "
+        raise InvalidError(f"ids are on cuda:{listed.device[1]}, but the store gathers on the "
                            f"CPU{why}; use ids.cpu(), or open the store with gpu=")
     place = listed.device if on is None else (CUDA, store.gpu)
     # A kernel that reads them would fault, and no later CUDA call of the process would work.
     if listed.device[0] == CUDA and listed.device != place:
-        raise InvalidError(f"ids are on {device_name(listed.device)}, the store gathers on "
+        raise InvalidError(f"ids are on {device_name(listed.device)}, but the store gathers on "
                            f"{store.device}; move them there, or attach a store to their GPU")
     if listed.kind == "torch":
         torch = sys.modules["torch"]

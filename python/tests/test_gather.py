@@ -303,7 +303,7 @@ def test_memory_of_a_gpu_is_refused_by_a_store_on_the_cpu(store, ids):
     assert elsewhere.device == "cuda:0"
     for call in (store.gather, store.gather_async):
         with pytest.raises(rung.InvalidError,
-                           match="ids are on cuda:0, the store gathers on the CPU"):
+                           match="ids are on cuda:0, but the store gathers on the CPU"):
             call(elsewhere)
     with pytest.raises(rung.InvalidError, match="ids.cpu()"):
         store.prefetch(elsewhere)

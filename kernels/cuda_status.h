@@ -25,7 +25,7 @@ static inline int cuda_status_of(cudaError_t err)
 		return RUNG_E_NOMEM;
 	case cudaErrorInvalidValue:
 		return RUNG_E_INVAL;
-	default: /* also errors of earlier asynchronous work, which any call may return */
+	default: /* this includes errors of earlier asynchronous work, which any call can return */
 		return RUNG_E_IO;
 	}
 }
@@ -42,8 +42,9 @@ static inline int cuda_status(cudaError_t err, const char *what)
 }
 
 #ifdef __cplusplus
-/** Load kernels, by a query of the occupancy of each.
- * @param block_count_out  blocks of the first kernel that the current device holds at once */
+/** Load kernels by querying the occupancy of each.
+ * @param block_count_out  number of blocks of the first kernel that the current device holds at
+ *        once */
 template <class Kernel, size_t count>
 static inline int cuda_load(Kernel *const (&kernels)[count], unsigned threads, const char *what,
                             unsigned *block_count_out)

@@ -9,10 +9,10 @@
  *
  * - A rejected number (rung__bits_below) shifts all later draws by one number. Rejections are so
  *   rare that the group then simply repeats the step.
- * - A draw falls back in two cases. First, if an earlier draw has the same position: it is taken,
- *   whether that draw kept it or fell back. Second, if its position is first + j, the fallback of
- *   draw j, and draw j did fall back. A draw therefore depends on at most one earlier draw, which
- *   may depend on another one. These chains are followed in steps of 1, 2, 4, 8 and 16.
+ * - A draw falls back in two cases. First, if an earlier draw has the same position: the position
+ *   is taken, whether that draw kept it or fell back. Second, if its position is first + j, the
+ *   fallback of draw j, and draw j did fall back. A draw therefore depends on at most one earlier
+ *   draw, which may depend on another one. These chains are followed in steps of 1, 2, 4, 8 and 16.
  * - Lists with more draws are processed in chunks of 32. The positions of earlier chunks are in a
  *   set (struct draw_set).
  */
@@ -22,9 +22,9 @@
 #include "base/random.h"
 #include "warp.h"
 
-#define DRAW_SET_FREE UINT64_MAX /* no position is this: a degree is at most the edge count */
+#define DRAW_SET_FREE UINT64_MAX /* never a position, because a degree is at most the edge count */
 
-/** Neighbouring lanes of a warp that draw from one list. */
+/** A group of neighbouring lanes of a warp that draw from one list. */
 struct draw_group {
 	uint32_t lanes; /* a power of two up to 32, the same for the whole warp */
 	uint32_t first; /* first lane of the group within the warp */
@@ -43,12 +43,12 @@ static __device__ __forceinline__ struct draw_group draw_group_of(uint32_t lanes
 }
 
 /**
- * The draw of each lane: a position below `limit`. All lanes of the warp must call it, because it
- * votes. The lanes that draw are the first ones of their group.
+ * The draw of each lane: a position below `limit`. All lanes of the warp must call this, because it
+ * contains a vote. The lanes that draw are the first ones of their group.
  *
  * @param key         of the list's stream
  * @param number      index in the stream for this lane, if no number is rejected
- * @param number_out  the index that it used
+ * @param number_out  the index that was used
  */
 static __device__ __forceinline__ uint64_t draw_position(const struct draw_group &group,
                                                          uint64_t key, uint64_t number,
@@ -75,7 +75,7 @@ static __device__ __forceinline__ uint64_t draw_position(const struct draw_group
 }
 
 /**
- * Whether a draw falls back. All lanes of the warp call it.
+ * Whether a draw falls back. All lanes of the warp must call this.
  *
  * @param fallback_first  fallback of the draw of the group's first lane
  * @param taken           an earlier chunk drew the position
@@ -88,7 +88,8 @@ static __device__ __forceinline__ bool draw_falls_back(const struct draw_group &
 	const unsigned drawing = __ballot_sync(WARP_ALL, draws) & group.mask;
 	const unsigned same = __match_any_sync(WARP_ALL, position) & drawing;
 	const bool twice = draws && (taken || (same & ((1u << lane) - 1)) != 0);
-	/* below `at`: the fallback of an earlier lane. Smaller positions wrap to huge numbers */
+	/* a value below `at` means the fallback of an earlier lane. Smaller positions wrap to huge
+	 * numbers */
 	const uint64_t of = position - fallback_first;
 	int root = (int)(draws && !twice && of < group.at ? group.first + (uint32_t)of : lane);
 

@@ -2,9 +2,9 @@
 /**
  * The end of a launch: detecting its last block and notifying the host. Valid CUDA and C++17.
  *
- * The host polls a word in its own memory, which costs a load and no call to CUDA. Once it has read
+ * The host polls a word in host memory, which costs a load and no call to CUDA. Once it has read
  * the turn there, it may use everything that the launch wrote: output rows, miss lists, the report.
- * The reason is this chain:
+ * This chain guarantees it:
  *
  *     a lane writes -> system fence -> barrier of the block -> the block's ticket, an atomic
  *         -> the last block draws the highest ticket -> fence -> report -> fence
@@ -14,8 +14,9 @@
  * Each arrow is an order, so all writes of all blocks come before the reads of the host. The fence
  * of the writing lanes has system scope because rows, lists and report may be in host memory, where
  * visibility to another block is not enough. Reads are ordered in the same way: the launch reads no
- * slot and no id after the word. It accesses nothing after the word, counts included, so the memory
- * may serve the next launch, on any stream, although this one has not left the GPU.
+ * slot and no id after it has written the word. It accesses no memory at all after the word, counts
+ * included, so the next launch may use the memory, on any stream, even before this launch has left
+ * the GPU.
  *
  * The word contains the number of the launch, its turn, and not a flag: a word of an earlier launch
  * that arrives late, or stays because a launch has failed, never equals the expected turn.
@@ -30,7 +31,7 @@ static __device__ __forceinline__ void store_release_system(uint32_t *at, uint32
 {
 #ifdef __CUDACC__
 	asm volatile("st.release.sys.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
-#else /* C++: the lane tests */
+#else /* C++ without CUDA: the lane tests */
 	lanes_store_release(at, value);
 #endif
 }
@@ -56,13 +57,14 @@ static __device__ __forceinline__ bool is_last_block(unsigned long long *blocks_
 	return true;
 }
 
-/** By the lanes that is_last_block() selected: reset the tickets to zero, notify the host. */
+/** Reset the tickets to zero, and notify the host. Called by the lanes that is_last_block()
+ * selected. */
 static __device__ __forceinline__ void end_launch(unsigned long long *blocks_done,
                                                   const struct rung__cuda_end &end)
 {
 	if (threadIdx.x == 0)
 		atomicExch(blocks_done, 0ull);
-	__threadfence_system(); /* for each lane's part of the report, and for the counts */
+	__threadfence_system(); /* makes each lane's part of the report, and the counts, visible */
 	__syncwarp();
 	if (threadIdx.x == 0 && end.word)
 		store_release_system(end.word, end.turn);

@@ -4,15 +4,15 @@
  * listed.
  *
  * The blocks of the grid have two roles. Most of them resolve all ids (id, map entry, rank, view,
- * address), one tile per warp at a time, list the misses, count, and copy the rows in memory of
- * GPUs. The first blocks of the grid, as many as saturate the link (rows.h), only copy the rows
- * over a link. A link is so much slower that a grid which fills the device would keep the SMs from
- * the training for milliseconds. These blocks look up their rows themselves, so that they start
+ * address), one tile per warp at a time, list and count the misses, and copy the rows in the memory
+ * of GPUs. The first blocks of the grid, as many as saturate the link (rows.h), only copy the rows
+ * over a link. A link is so slow that a grid which fills the device would block the SMs for the
+ * training for milliseconds. These blocks look up their rows themselves, so that they start
  * together with the others, no block waits for another, and one launch is enough.
  *
- * The grid is bounded: more warps than the device holds gain nothing, and the training lacks them.
- * A warp gets its next tile from a counter, so a slow tile delays no others. No kernel here waits
- * for anything.
+ * The grid is bounded: more warps than the device holds gain nothing, and take SMs from the
+ * training. A warp gets its next tile from a counter, so a slow tile does not delay others. No
+ * kernel here waits for anything.
  *
  * Results are counted in device memory; the block that ends last writes them to the report, which
  * the host reads, and zeroes the counts for the next gather: one launch per batch, without a copy
@@ -27,12 +27,12 @@
 
 #define WARPS (BLOCK_THREADS / WARP_LANES)
 
-/* Ids that a lane looks up together in its search for rows over a link. Few of them may be such
- * rows, so one lookup at a time would leave the link idle. */
+/* The number of ids that a lane looks up together in its search for rows over a link. Often only
+ * few ids belong to such rows, so one lookup at a time would leave the link idle. */
 #define LOOKUPS   4u
 #define CHUNK_IDS (LOOKUPS * WARP_LANES)
-/* Most bytes of rows in a chunk, if all are over the link: at the end of a gather one warp may copy
- * a whole chunk alone. */
+/* Limit of the bytes of rows in a chunk, if all are over the link: at the end of a gather, one warp
+ * can be left to copy a whole chunk alone. */
 #define CHUNK_BYTES 65536u
 
 /** One of the two parts of a gather. */
@@ -40,7 +40,7 @@ struct gather_part {
 	struct rows_shape rows;
 	uint32_t item_ids; /* ids per item, which one warp looks up; a power of two */
 	uint32_t item_count;
-	uint32_t block_first; /* of the grid */
+	uint32_t block_first; /* first block of the part, in the grid */
 	uint32_t block_count;
 };
 
@@ -57,7 +57,8 @@ struct link_queue {
 	uint32_t to_rows[WARP_LANES + CHUNK_IDS];
 };
 
-/* Ids of 4 bytes are sign-extended later, by id_of(): here it would wait for the load. */
+/* Ids of 4 bytes are sign-extended later, by id_of(), because doing so here would wait for the
+ * load. */
 static __device__ __forceinline__ uint64_t load_id(const struct rung__cuda_gather &g, uint64_t i)
 {
 	if (g.id_dtype == RUNG_I64 || g.id_dtype == RUNG_U64)
@@ -76,7 +77,7 @@ static __device__ __forceinline__ uint64_t id_at(const struct rung__cuda_gather 
 	return id_of(g, load_id(g, i));
 }
 
-/* The id must be below row_count. The entry is untrusted. */
+/* The id must be below row_count. The map entry that is returned is untrusted. */
 static __device__ __forceinline__ uint64_t rank_at(const struct rung__cuda_gather &g, uint64_t id)
 {
 	if (!g.rank_of_vertex)
@@ -86,7 +87,7 @@ static __device__ __forceinline__ uint64_t rank_at(const struct rung__cuda_gathe
 	return __ldg((const unsigned long long *)g.rank_of_vertex + id);
 }
 
-/* Counts invalid ids and keeps the smallest index. One lane does it for the warp. */
+/* Counts invalid ids and keeps the smallest index. One lane does this for the warp. */
 static __device__ __forceinline__ void report_bad(const struct rung__cuda_gather &g,
                                                   uint64_t index_first, bool bad)
 {
@@ -173,7 +174,7 @@ static __device__ __forceinline__ void finish_block(const struct rung__cuda_gath
 	end_launch(&g.counts->blocks_done, g.end);
 }
 
-/* The next item of a warp. Its first item is its own number, without an atomic. */
+/* The next item of a warp. Its first item is the warp's own number and needs no atomic. */
 static __device__ __forceinline__ uint32_t next_item(unsigned *taken,
                                                      const struct gather_part &part)
 {
@@ -205,7 +206,8 @@ static __device__ __forceinline__ uint32_t nth_lane(unsigned lanes, uint32_t n)
 	return lane;
 }
 
-/* Move the rows of a warp to its first lanes: holes would be loads that are not in flight.
+/* Move the rows of a warp to its first lanes, because idle lanes in between would have no loads in
+ * flight.
  * @return rows */
 static __device__ __forceinline__ uint32_t pack_rows(struct row_move *move)
 {
@@ -221,8 +223,8 @@ static __device__ __forceinline__ uint32_t pack_rows(struct row_move *move)
 	return count;
 }
 
-/* Looks up a tile: lists misses, counts, and sets `move` for rows that are not over a link; LINK
- * blocks copy the others. @return the number of rows, in the first lanes */
+/* Looks up a tile: lists misses, counts, and sets `move` for rows that are not over a link. LINK
+ * blocks copy the other rows. @return the number of rows, in the first lanes */
 static __device__ __forceinline__ uint32_t near_rows(const struct rung__cuda_gather &g,
                                                      uint64_t first, uint32_t count,
                                                      uint32_t *view_rows, struct row_move *move)
@@ -338,7 +340,8 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
 	uint32_t view_rows = 0;
 	uint32_t waiting = 0; /* rows over a link in the queue */
 
-	/* One loop and one copy_rows() for both parts: two would need too many registers. */
+	/* Both parts share one loop and one copy_rows(), because two would need too many
+	 * registers. */
 	while (item < part.item_count || waiting > 0) {
 		const uint64_t first = (uint64_t)item * part.item_ids;
 		struct row_move move;
@@ -428,11 +431,12 @@ static uint32_t item_count(const struct rung__cuda_gather *g, uint32_t item_ids)
 }
 
 /* Half of the grid at most, and no more than saturates the link. Chunks shrink until each warp has
- * one, and none has too many bytes. */
+ * a chunk and no chunk has too many bytes. */
 static void shape_link(const struct rung__cuda_gather *g, uint32_t piece, uint64_t link,
                        unsigned block_count, struct gather_part *part)
 {
-	const unsigned half = RUNG__MAX(block_count / 2, 1u); /* the other half looks up all ids */
+	/* the other half of the grid looks up all ids */
+	const unsigned half = RUNG__MAX(block_count / 2, 1u);
 	const unsigned blocks = RUNG__MIN(link_blocks(piece, g->link_bytes), half);
 
 	part->rows = rows_shape_make(g->row_bytes, piece, link, g->id_count, blocks);
@@ -450,7 +454,8 @@ static void shape_near(const struct rung__cuda_gather *g, uint32_t piece, uint64
 	const unsigned blocks = block_count > block_first ? block_count - block_first : 1;
 
 	part->rows = rows_shape_make(g->row_bytes, piece, 0, g->id_count, blocks);
-	if (!near) /* tiles are only looked up, so their rows do not limit their size */
+	/* the rows of these tiles are only looked up, so row bytes do not limit the tile size */
+	if (!near)
 		part->rows.tile_rows = WARP_LANES;
 	part->item_ids = part->rows.tile_rows;
 	part->item_count = item_count(g, part->item_ids);

@@ -5,11 +5,11 @@
  *
  * Both are asynchronous: they queue their work on a stream and return. Nothing is allocated,
  * nothing waits, nothing is logged. All pointers inside the structs are addresses that the current
- * device can use: its own memory, a peer's, or mapped host memory. The memory belongs to the caller
- * and is read or written until the stream has passed the call. The structs themselves are read only
- * during the call.
+ * device can use: its own memory, a peer's, or mapped host memory. The memory belongs to the
+ * caller, and the kernels use it until the stream has passed the call. The structs themselves are
+ * read only during the call.
  *
- * Nothing may write rows, maps or ids while the kernel runs; maps and ids are read through the
+ * Rows, maps and ids must not be written while the kernel runs; maps and ids are read through the
  * read-only path.
  *
  * Threads: any number, each with its own counts, report and outputs; the device is the calling
@@ -33,7 +33,7 @@ extern "C" {
 struct CUstream_st;
 
 #define RUNG__CUDA_VIEWS_MAX     8
-#define RUNG__CUDA_BASES_MAX     16 /* GPUs that one view is interleaved over */
+#define RUNG__CUDA_BASES_MAX     16 /* maximum number of GPUs over which one view is interleaved */
 #define RUNG__CUDA_ROW_BYTES_MAX (UINT32_C(1) << 30)
 
 /**
@@ -50,7 +50,7 @@ struct rung__cuda_view {
 	 * arrive without long waits */
 	uint32_t over_link;
 	uint64_t stride;   /* bytes from slot to slot, at least row_bytes */
-	uint64_t rank_end; /* not below that of the view before, at most row_count */
+	uint64_t rank_end; /* at least that of the previous view, at most row_count */
 };
 
 /** Counters of a running gather, in device memory. They must be zero before the first gather, and
@@ -58,10 +58,12 @@ struct rung__cuda_view {
 struct rung__cuda_counts {
 	unsigned long long miss_count;
 	unsigned long long bad_count;
-	/* ~ of the smallest index of a bad id, as a maximum that starts at zero */
+	/* the complement (~) of the smallest index of an invalid id: a maximum that starts at
+	 * zero */
 	unsigned long long bad_index_inverted;
 	unsigned long long view_rows[RUNG__CUDA_VIEWS_MAX];
-	unsigned items_taken[2]; /* by warps beyond their first one, of NEAR and LINK (gather.cu) */
+	/* items taken by warps in addition to their first one, for NEAR and LINK (gather.cu) */
+	unsigned items_taken[2];
 	unsigned long long blocks_done;
 };
 
@@ -89,21 +91,22 @@ struct rung__cuda_gather {
 	uint64_t id_count; /* below 2^32: output rows are numbered with 4 bytes */
 	/* RUNG_I32, RUNG_U32, RUNG_I64 or RUNG_U64; ids aligned to their width */
 	enum rung_dtype id_dtype;
-	uint32_t map_bytes;         /* of an entry of the map: 4 or 8 */
+	uint32_t map_bytes;         /* size of an entry of the map: 4 or 8 */
 	const void *rank_of_vertex; /* row_count entries; NULL: ids are ranks */
-	uint64_t row_count;         /* ids and ranks are below it */
+	uint64_t row_count;         /* upper bound of ids and ranks */
 	uint32_t row_bytes;         /* 1..RUNG__CUDA_ROW_BYTES_MAX */
 	uint32_t view_count;        /* 0..RUNG__CUDA_VIEWS_MAX */
 	struct rung__cuda_view views[RUNG__CUDA_VIEWS_MAX];
 	unsigned char *out;  /* row i of the list goes to out + i * out_stride */
 	uint64_t out_stride; /* at least row_bytes */
-	/* arrays of id_count entries: rank and output row of ids beyond all views, in any order.
-	 * miss_ranks NULL: they are counted, not listed */
+	/* arrays of id_count entries: rank and output row of ids beyond all views, in any order. if
+	 * miss_ranks is NULL, misses are counted but not listed */
 	uint64_t *miss_ranks;
 	uint32_t *miss_rows;
-	uint64_t link_bytes; /* to keep in flight over links; 0: LINK_BYTES of rows.h */
+	uint64_t link_bytes; /* bytes to keep in flight over links; 0: LINK_BYTES of rows.h */
 	struct rung__cuda_counts *counts; /* not used by another gather at the same time */
-	struct rung__cuda_report *report; /* written unless id_count is 0, as is the word */
+	/* written unless id_count is 0; the same applies to the word of `end` */
+	struct rung__cuda_report *report;
 	struct rung__cuda_end end;
 };
 
@@ -112,7 +115,7 @@ struct rung__cuda_gather {
  *
  * @param block_count  upper bound of the grid, from rung__cuda_gather_blocks(); fewer are started
  *                     for less work, but at least two if rows are over a link
- * @param stream       the work is queued after the work already there
+ * @param stream       where the work is queued, after earlier work
  * @return 0, RUNG_E_INVAL (nothing was started), RUNG_E_NODEV (no GPU or no driver), RUNG_E_NOSUP
  *         (this build has no code for the GPU), RUNG_E_IO (any other CUDA error, with its text; an
  *         error of earlier work on the device may be reported here)
@@ -130,11 +133,12 @@ int rung__cuda_gather_blocks(unsigned *block_count_out);
 /** Rows in staging slots, and their output rows. Refill creates the lists, so they are trusted. */
 struct rung__cuda_scatter {
 	const unsigned char *slots; /* mapped host memory */
-	const uint64_t *offsets;    /* where row i begins, in bytes from slots; repeats allowed */
-	/* the output row of row i; the same output row twice only with the same bytes */
+	/* where row i begins, in bytes from `slots`; offsets may repeat */
+	const uint64_t *offsets;
+	/* the output row of row i; an output row may occur twice only with the same bytes */
 	const uint32_t *out_rows;
 	uint64_t count;
-	uint64_t offset_align; /* power of two that divides every offset; 0: 1 */
+	uint64_t offset_align; /* power of two that divides every offset; 0 means 1 */
 	uint32_t row_bytes;    /* 1..RUNG__CUDA_ROW_BYTES_MAX */
 	uint32_t over_link;    /* as in a view */
 	uint64_t link_bytes;   /* as in a gather */
@@ -150,7 +154,7 @@ struct rung__cuda_scatter {
 int rung__cuda_scatter_launch(const struct rung__cuda_scatter *scatter, unsigned block_count,
                               struct CUstream_st *stream);
 
-/** As rung__cuda_gather_blocks(), for the scatter. */
+/** Like rung__cuda_gather_blocks(), for the scatter. */
 int rung__cuda_scatter_blocks(unsigned *block_count_out);
 
 #ifdef __cplusplus

@@ -5,8 +5,8 @@
  * A warp copies a *tile* of up to 32 rows, with `lanes` lanes per row. Each lane has the address of
  * one row, so 32 rows are looked up at the same time. A row is copied in *pieces* of 16, 4 or 1
  * bytes, one per lane and round. Each lane has COPY_AHEAD loads in flight before its first store:
- * the bytes in flight must cover the latency, and rows of one round would otherwise leave one load
- * per lane.
+ * the bytes in flight must cover the latency, and otherwise a row of one round would leave only one
+ * load per lane.
  *
  * Rows over a link are split at the lines of the source: the first round begins at the line that
  * contains the start of the row, with the lanes before the row idle, so that every later access of
@@ -23,15 +23,15 @@
  * ptxas uses more registers, which leaves three blocks. */
 #define COPY_BLOCKS_PER_SM 4
 
-/* The warp that starts last ends one tile after the others. With tiles of 32 rows of 4 KiB it would
- * run alone for long. */
+/* Limits the bytes of a tile. The warp that starts last ends one tile after the others, and with
+ * tiles of 32 rows of 4 KiB it would run alone for a long time. */
 #define TILE_BYTES 16384u
 
 /** The division of rows into pieces and tiles, the same for all warps of a launch. */
 struct rows_shape {
 	uint32_t row_bytes;
 	uint32_t lanes_log2; /* lanes per row: 2, 4, 8, 16 or 32 */
-	uint32_t rounds;     /* until a row is copied */
+	uint32_t rounds;     /* number of rounds to copy a row */
 	uint32_t tile_rows;  /* rows of a tile: a power of two, at least 32 / lanes */
 	/* rows over a link: the line, or the part of it that the lanes of a row cover, minus one;
 	 * otherwise 0 */
@@ -52,7 +52,8 @@ static __device__ __forceinline__ void copy_rows(const struct row_move &mine, ui
 {
 	const uint32_t lanes = 1u << shape.lanes_log2;
 	const uint32_t lane = threadIdx.x % WARP_LANES;
-	const uint32_t groups = WARP_LANES >> shape.lanes_log2; /* rows copied at the same time */
+	/* number of rows copied at the same time */
+	const uint32_t groups = WARP_LANES >> shape.lanes_log2;
 	const uint32_t group = lane >> shape.lanes_log2;
 	const uint32_t lane_at = (lane & (lanes - 1)) * (uint32_t)sizeof(Piece);
 	const uint32_t round_bytes = lanes * (uint32_t)sizeof(Piece);
@@ -78,7 +79,7 @@ static __device__ __forceinline__ void copy_rows(const struct row_move &mine, ui
 				__shfl_sync(WARP_ALL, mine_from, (int)owner);
 			const uint32_t to_row = __shfl_sync(WARP_ALL, mine.to_row, (int)owner);
 			const uint32_t head = (uint32_t)begin & shape.head_mask;
-			/* before the row: wraps to a huge number, so nothing is copied */
+			/* a position before the row wraps to a huge number, so nothing is copied */
 			const uint32_t at = round * round_bytes + lane_at - head;
 
 			to[k] = NULL;
@@ -110,7 +111,7 @@ static inline uint32_t piece_bytes(uint64_t ored)
 }
 
 /**
- * Blocks that saturate a link: their loads in flight total this many bytes.
+ * The blocks that saturate a link have this many bytes of loads in flight.
  *
  * Bytes in flight are rate times latency. PCIe 5.0 with 16 lanes moves 63 GB/s; with a latency of 2
  * us, which is assumed and not measured, that is 126 KB. LINK_BYTES is twice as much, because a
@@ -145,17 +146,18 @@ static inline struct rows_shape rows_shape_make(uint32_t row_bytes, uint32_t pie
 
 	while (shape.lanes_log2 < lanes_log2_max && (1u << shape.lanes_log2) < pieces)
 		shape.lanes_log2++;
-	if (link_ored % LINE_BYTES != 0) /* rows begin inside lines: a round must cover a line */
+	/* rows can begin inside lines, so a round must cover a line */
+	if (link_ored % LINE_BYTES != 0)
 		while (shape.lanes_log2 < 5 && (piece << shape.lanes_log2) < LINE_BYTES)
 			shape.lanes_log2++;
 	round_bytes = piece << shape.lanes_log2;
 	if (link_ored != 0)
 		shape.head_mask = (round_bytes < LINE_BYTES ? round_bytes : LINE_BYTES) - 1;
-	/* the most bytes between the line and the row: they may cost another round */
+	/* the maximum number of bytes between the line and the row, which can cost another round */
 	if ((link_ored & shape.head_mask) != 0)
 		head_max = shape.head_mask + 1 - piece;
 	shape.rounds = (row_bytes + head_max + round_bytes - 1) / round_bytes;
-	/* large rows and few rows: smaller tiles, so that all warps of the grid have work */
+	/* with few large rows, tiles are smaller, so that all warps of the grid have work */
 	while (shape.tile_rows > WARP_LANES >> shape.lanes_log2 &&
 	       ((uint64_t)shape.tile_rows * row_bytes > TILE_BYTES ||
 	        (count + shape.tile_rows - 1) / shape.tile_rows < warps_max))

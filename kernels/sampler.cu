@@ -38,7 +38,7 @@
 
 #define WARPS (BLOCK_THREADS / WARP_LANES)
 
-/* Copies the report to the host. One warp; the last kernel of a batch. */
+/* Copies the report to the host. This is the last kernel of a batch and uses one warp. */
 static __global__ void write_report(const struct sample_state *state,
                                     struct rung__cuda_sample_report *report)
 {
@@ -188,7 +188,7 @@ extern "C" int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler
 	err = cudaMemsetAsync(l.step.state, 0, sizeof(*l.step.state), stream);
 	if (err == cudaSuccess)
 		err = cudaMemsetAsync(l.step.table.slots, 0xff, (l.step.table.mask + 1) * 16,
-		                      stream); /* all slots TABLE_NONE */
+		                      stream); /* sets all slots to TABLE_NONE */
 	start_seeds(&err, l);
 	for (uint32_t hop = 0; hop < sampler->hop_count; hop++) {
 		l.step.hop = hop;
@@ -214,7 +214,8 @@ extern "C" int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler
 extern "C" int rung__cuda_sampler_blocks(unsigned *block_count_out)
 {
 	static const void *const kernels[] = {
-		/* first, because it determines block_count: most time of a batch is spent in it */
+		/* comes first, because most of a batch's time is spent in it and the first kernel
+		 * determines block_count */
 		(const void *)look_up,       (const void *)read_seeds,
 		(const void *)check_seeds,   (const void *)merge_seeds,
 		(const void *)find_lists,    (const void *)merge_edges,

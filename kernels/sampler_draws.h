@@ -23,7 +23,7 @@ static __global__ void draw_short(const __grid_constant__ struct sample_step s, 
 			       draws = i < count ? __ldg(s.indptr + i + 1) - at : 0;
 		const uint64_t degree = i < count ? __ldg(s.degrees + i) : 0;
 		const bool mine = group.at < draws, chosen = mine && draws < degree;
-		uint64_t position = group.at; /* of a list that is used whole */
+		uint64_t position = group.at; /* the position in a list that is used whole */
 
 		if (__ballot_sync(WARP_ALL, chosen)) {
 			const uint64_t key =
@@ -93,7 +93,8 @@ static __global__ void draw_long(const __grid_constant__ struct sample_step s)
 	}
 }
 
-/* The destination of an edge, by binary search: the last one whose offset is at or before it. */
+/* The destination of an edge, by binary search: the last destination whose offset is at or before
+ * the edge. */
 static __device__ __forceinline__ uint64_t dst_of_edge(const uint64_t *indptr, uint64_t dst_count,
                                                        uint64_t edge)
 {

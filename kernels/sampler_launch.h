@@ -10,18 +10,18 @@
  * flight, a workspace, the outputs and a report. For each batch: rung__cuda_sample_launch(), wait
  * for the stream or an event after the batch, rung__cuda_sample_status().
  *
- * As in launch.h: a launch queues its work on a stream and returns, allocates nothing, waits for
- * nothing and logs nothing; all pointers are addresses that the current device can use; structs are
- * read only during the call; any number of threads.
+ * The rules of launch.h apply: a launch queues its work on a stream and returns, and does not
+ * allocate, wait or log. All pointers are addresses that the current device can use. Structs are
+ * read only during the call. Any number of threads may call.
  *
  * One launch queues all hops on the stream. Counts, offsets and failures pass from kernel to kernel
  * in device memory, grids are for the largest counts, and a report in mapped host memory ends the
  * batch. The capacity is fixed at opening: the worst case or less. A batch that needs more stops
- * before it writes beyond it, and reports the sizes it needs. Seeds and the graph are untrusted: an
- * invalid list or id is reported and not used.
+ * before it exceeds the capacity, and reports the sizes it needs. Seeds and the graph are
+ * untrusted: an invalid list or id is reported and not used.
  *
- * The graph's arrays are divided into lines of 128 bytes that are in views, as rows are, so they
- * share the rows' tiers and budget.
+ * The graph's arrays are divided into lines of 128 bytes. Views contain lines in the same way as
+ * rows, so both share the tiers and the budget.
  */
 #ifndef RUNG_KERNELS_SAMPLER_H
 #define RUNG_KERNELS_SAMPLER_H
@@ -36,12 +36,12 @@ extern "C" {
 /**
  * An array of a graph, divided into lines of 128 bytes: item e is in line e * item_bytes / 128.
  * Each line is in one view, like a row. Strides are at least 128. Bases and strides are multiples
- * of item_bytes, and preferably of 128, for speed. Only the part of the last line that has items is
- * read.
+ * of item_bytes, and preferably of 128, for speed. Only the part of the last line that contains
+ * items is read.
  */
 struct rung__cuda_array {
 	uint32_t item_bytes; /* 4 or 8 */
-	uint32_t view_count; /* 0 only for an array of no items */
+	uint32_t view_count; /* 0 only for an array without items */
 	struct rung__cuda_view views[RUNG__CUDA_VIEWS_MAX];
 };
 
@@ -72,14 +72,14 @@ struct rung__cuda_sampler {
 	struct rung__cuda_graph graph;
 	uint32_t fanouts[RUNG_HOPS_MAX]; /* each at least 1; UINT32_MAX: all neighbours */
 	uint32_t hop_count;              /* 1 to RUNG_HOPS_MAX */
-	uint64_t seed;                   /* of all draws */
+	uint64_t seed;                   /* seed of all draws */
 	struct rung__cuda_sample_capacity capacity;
 };
 
 /**
- * Room that no batch of up to seed_count_max seeds exceeds: every list is as long as the fanout and
- * no vertex is drawn twice, limited by the size of the graph. With "all neighbours" this is the
- * whole graph, so use smaller numbers.
+ * Compute a capacity that no batch of up to seed_count_max seeds exceeds: every list is as long as
+ * the fanout and no vertex is drawn twice, limited by the size of the graph. With "all neighbours"
+ * this is the whole graph, so use smaller numbers.
  * @return 0, RUNG_E_INVAL (hop count, a fanout of 0, no seeds or too many of them)
  */
 int rung__cuda_sample_capacity_max(uint64_t vertex_count, uint64_t edge_count,
@@ -87,19 +87,19 @@ int rung__cuda_sample_capacity_max(uint64_t vertex_count, uint64_t edge_count,
                                    uint64_t seed_count_max,
                                    struct rung__cuda_sample_capacity *capacity_out);
 
-/** Check everything that can be checked without reading the graph. A launch does so too.
+/** Check everything that can be checked without reading the graph. Each launch repeats this check.
  * @return 0, RUNG_E_INVAL */
 int rung__cuda_sampler_check(const struct rung__cuda_sampler *sampler);
 
 /** Device memory that a batch needs in addition to its outputs. @return 0, RUNG_E_INVAL */
 int rung__cuda_sampler_workspace(const struct rung__cuda_sampler *sampler, uint64_t *bytes_out);
 
-/** As rung__cuda_gather_blocks(), for the sampler. */
+/** Like rung__cuda_gather_blocks(), for the sampler. */
 int rung__cuda_sampler_blocks(unsigned *block_count_out);
 
-/** Outcome of a batch. After anything but SAMPLE_DONE the outputs are invalid. */
+/** Outcome of a batch. Unless it is SAMPLE_DONE, the outputs are invalid. */
 enum rung__cuda_sample_outcome {
-	RUNG__CUDA_SAMPLE_NOT_YET = 0, /* the report was zeroed and not written since */
+	RUNG__CUDA_SAMPLE_NOT_YET = 0, /* the report was zeroed and has not been written since */
 	RUNG__CUDA_SAMPLE_DONE,
 	RUNG__CUDA_SAMPLE_BAD_SEED,      /* seed `index` is `value`, not a vertex */
 	RUNG__CUDA_SAMPLE_SEED_TWICE,    /* seeds `other` and `index` are both `value` */
@@ -116,23 +116,24 @@ enum rung__cuda_sample_outcome {
  */
 struct rung__cuda_sample_report {
 	uint64_t outcome; /* enum rung__cuda_sample_outcome */
-	uint64_t hop;     /* in which the batch ended, if not done */
+	uint64_t hop;     /* the hop in which the batch ended early */
 	uint64_t index, value, other;
-	uint64_t vertex_counts[RUNG_HOPS_MAX +
-	                       1];           /* as in the capacity; up to where the batch ended */
-	uint64_t edge_counts[RUNG_HOPS_MAX]; /* UINT64_MAX: that many or more */
+	/* as in the capacity; set up to the hop in which the batch ended */
+	uint64_t vertex_counts[RUNG_HOPS_MAX + 1];
+	uint64_t edge_counts[RUNG_HOPS_MAX]; /* UINT64_MAX means that many or more */
 };
 
 struct rung__cuda_sample {
 	const uint64_t *seeds; /* each entry is read once */
 	uint64_t seed_count;   /* at least 1, at most capacity.vertex_counts[0] */
 	uint64_t batch_key;
-	/* out [capacity.vertex_counts[hop_count]] the batch's vertices, seeds first */
+	/* output [capacity.vertex_counts[hop_count]]: the batch's vertices, seeds first */
 	uint64_t *vertices;
-	/* out [capacity.vertex_counts[hop] + 1] as in struct rung_block */
+	/* outputs [capacity.vertex_counts[hop] + 1], as in struct rung_block */
 	uint64_t *indptr[RUNG_HOPS_MAX];
 	uint32_t *indices[RUNG_HOPS_MAX]; /* out [capacity.edge_counts[hop]] */
-	/* aligned to 128 bytes; for one batch at a time, contents are not kept between batches */
+	/* aligned to 128 bytes, for one batch at a time; batches need no contents of earlier
+	 * ones */
 	void *workspace;
 	uint64_t workspace_bytes;                /* at least rung__cuda_sampler_workspace() */
 	struct rung__cuda_sample_report *report; /* mapped host memory, or the device's */

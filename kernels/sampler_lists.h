@@ -13,7 +13,7 @@
 
 /* ---- seeds ---- */
 
-/* Enters the seeds. Each offers its index as its number, so the first of equal seeds wins. */
+/* Enters the seeds. Each seed offers its index as its number, so the first of equal seeds wins. */
 static __global__ void read_seeds(const __grid_constant__ struct sample_step s,
                                   uint64_t vertex_count)
 {
@@ -32,7 +32,8 @@ static __global__ void read_seeds(const __grid_constant__ struct sample_step s,
 	}
 }
 
-/* A seed whose offer lost occurs earlier in the list. In a separate kernel, after all offers. */
+/* Detects repeated seeds: a seed whose offer lost occurs earlier in the list. This is a separate
+ * kernel, because all offers must be complete. */
 static __global__ void check_seeds(const __grid_constant__ struct sample_step s)
 {
 	for (uint64_t i = global_thread(); i < s.seed_count; i += global_threads()) {
@@ -43,7 +44,7 @@ static __global__ void check_seeds(const __grid_constant__ struct sample_step s)
 	}
 }
 
-/* One block. The first error is reported, as by a loop over the seeds. */
+/* Uses one block. Reports the first error, as a loop over the seeds would. */
 static __global__ void merge_seeds(const __grid_constant__ struct sample_step s)
 {
 	const uint64_t bad = ~(uint64_t)__ldcg(&s.state->bad_seed),
@@ -107,7 +108,7 @@ static __global__ void find_lists(const __grid_constant__ struct sample_step s,
 	}
 }
 
-/* One block: turns the sums of tiles into offsets, and checks that the edges fit. */
+/* Converts the sums of tiles to offsets in one block, and checks that the edges fit. */
 static __global__ void merge_edges(const __grid_constant__ struct sample_step s,
                                    const __grid_constant__ struct rung__cuda_graph graph)
 {

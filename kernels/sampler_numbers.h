@@ -12,7 +12,7 @@
 
 #include "sampler_step.h"
 
-/* The random reads: of the neighbour's id from its tier, and of the table. */
+/* Does the random reads: of the neighbour's id from its tier, and of the table. */
 static __global__ void look_up(const __grid_constant__ struct sample_step s,
                                const __grid_constant__ struct rung__cuda_graph graph)
 {
@@ -37,7 +37,8 @@ static __global__ void look_up(const __grid_constant__ struct sample_step s,
 	}
 }
 
-/* Flags the edges whose offer has won: each adds a vertex. Sums of flags per tile. */
+/* Flags the edges whose offer has won, each of which adds a vertex, and sums the flags of each
+ * tile. */
 static __global__ void flag_fresh(const __grid_constant__ struct sample_step s)
 {
 	const uint64_t dst_count = dst_count_of(s), edge_count = edge_count_of(s);
@@ -64,7 +65,7 @@ static __global__ void flag_fresh(const __grid_constant__ struct sample_step s)
 	}
 }
 
-/* One block: turns the sums of tiles into first numbers, and checks that the vertices fit. */
+/* Converts the sums of tiles to first numbers in one block, and checks that the vertices fit. */
 static __global__ void merge_vertices(const __grid_constant__ struct sample_step s,
                                       const __grid_constant__ struct rung__cuda_graph graph)
 {
@@ -114,7 +115,8 @@ static __global__ void number_fresh(const __grid_constant__ struct sample_step s
 	}
 }
 
-/* In a separate kernel, because an edge may lead to a vertex that another block numbers. */
+/* Writes the indices. This is a separate kernel, because an edge can lead to a vertex that another
+ * block numbers. */
 static __global__ void write_positions(const __grid_constant__ struct sample_step s)
 {
 	const uint64_t edge_count = edge_count_of(s);

@@ -10,10 +10,11 @@
 #include "vertex_table.h"
 #include "views.h"
 
-#define NO_SLOT      UINT64_MAX /* of an invalid id */
+#define NO_SLOT      UINT64_MAX /* the slot of an invalid id */
 #define SAMPLE_ALIGN 128u       /* alignment of each part of the workspace: a line */
-#define SCAN_TILE    256u       /* items per entry of `sums` */
-#define SHORT_FANOUT 32u /* most draws that a group of lanes makes at once; more need a set */
+#define SCAN_TILE    256u       /* number of items per entry of `sums` */
+/* maximum number of draws that a group of lanes makes at once; more draws need a set */
+#define SHORT_FANOUT 32u
 
 /**
  * State of a batch, zeroed before it. Only kernels of one block change the counts and the outcome
@@ -49,7 +50,7 @@ struct sample_step {
 	uint64_t seed_count;
 	uint64_t hop_key; /* of the hop's draws */
 	uint64_t vertex_capacity,
-		edge_capacity; /* most vertices after this hop, most edges of it */
+		edge_capacity; /* maximum numbers of vertices after this hop and of its edges */
 	uint64_t *indptr;      /* outputs of this hop */
 	uint32_t *indices;
 	uint32_t hop, fanout;
@@ -96,7 +97,7 @@ static __device__ __forceinline__ uint64_t tiles_of(uint64_t count)
 	return (count + SCAN_TILE - 1) / SCAN_TILE;
 }
 
-/* Item i of an array. Its line is in a view (check_array() in sampler_host.cu). */
+/* Item i of an array. Its line is in a view, as check_array() in sampler_host.cu has verified. */
 static __device__ __forceinline__ uint64_t array_item(const struct rung__cuda_array &array,
                                                       uint64_t i)
 {
@@ -117,7 +118,7 @@ static __device__ __forceinline__ void note_smallest(unsigned long long *inverte
 	atomicMax(inverted, ~(unsigned long long)index);
 }
 
-/** End the batch. Called by one thread of a kernel of one block. */
+/** End the batch. Called by one thread of a kernel with one block. */
 static __device__ __forceinline__ void stop(const struct sample_step &s, uint64_t outcome,
                                             uint64_t index, uint64_t value, uint64_t other)
 {

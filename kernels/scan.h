@@ -11,7 +11,7 @@
 
 #include "warp.h"
 
-#define SCAN_THREAD_SUMS 4u /* neighbouring sums per thread and round */
+#define SCAN_THREAD_SUMS 4u /* number of neighbouring sums per thread and round */
 
 static __device__ __forceinline__ uint64_t add_capped(uint64_t a, uint64_t b)
 {
@@ -74,7 +74,7 @@ static __device__ __forceinline__ uint64_t block_scan(uint64_t *sums, uint64_t c
 				__stwb(sums + at + k, before);
 			before = add_capped(before, mine[k]);
 		}
-		__syncthreads(); /* warp_sums is written again */
+		__syncthreads(); /* warp_sums is overwritten next */
 	}
 	return carry;
 }

@@ -26,7 +26,7 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
 		}
 		copy_rows<Piece>(move, shape.tile_rows, shape, s.out, s.out_stride);
 	}
-	/* all threads of a block get here: is_last_block() has a barrier */
+	/* all threads of a block must get here, because is_last_block() has a barrier */
 	if (s.blocks_done && is_last_block(s.blocks_done))
 		end_launch(s.blocks_done, s.end);
 }
@@ -37,7 +37,7 @@ static void (*const kernels[])(struct rung__cuda_scatter,
                                struct rows_shape) = { scatter_rows<uint4>, scatter_rows<unsigned>,
 	                                              scatter_rows<unsigned char> };
 
-/* Checks all but the lists. */
+/* Checks all arguments except the lists. */
 static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_count)
 {
 	int rc = check_rows("scatter kernel", s->row_bytes, s->out_stride);

@@ -10,7 +10,7 @@
 
 #include "warp.h"
 
-#define TABLE_NONE UINT64_MAX /* not a vertex id: all ids are below the vertex count */
+#define TABLE_NONE UINT64_MAX /* never a vertex id, because ids are below the vertex count */
 
 struct vertex_table {
 	unsigned long long *slots; /* [2 * (mask + 1)] pairs of id and number */
@@ -48,7 +48,8 @@ static __device__ __forceinline__ void table_offer(const struct vertex_table &ta
 		atomicMin(held, (unsigned long long)number);
 }
 
-/* The number of a slot: _now if the kernel may change it, which must bypass the read-only cache. */
+/* The number of a slot. Use the function ending in _now if the kernel can change the number,
+ * because the read must bypass the read-only cache. */
 static __device__ __forceinline__ uint64_t table_number_now(const struct vertex_table &table,
                                                             uint64_t slot)
 {

@@ -7,11 +7,11 @@
  * node at a time, so a matrix iterates over memory nodes outside and CPU nodes inside;
  * measure_run.c sorts the results by node afterwards.
  *
- * A team (measure_team.c) is a thread on each core of a node, or one thread. The threads are pinned
- * and begin together; the time is that of the slowest. Memory (measure_memory.c) is preferred on
- * its node, touched there and its location queried, as in the store. If it is elsewhere, the values
- * are absent with the reason, as is everything that is missing. A failure ends the call only if it
- * is not a property of the machine.
+ * A team (measure_team.c) consists of one thread per core of a node, or of a single thread. The
+ * threads are pinned and begin together; the measured time is that of the slowest. As in the store,
+ * memory (measure_memory.c) is requested on its node and touched there, and its location is
+ * queried. If it is elsewhere, the values are absent, with the reason, like everything that cannot
+ * be measured. A failure ends the call only if it is not a property of the machine.
  *
  * The code of the library is measured: gathers are src/gather/gather.c and kernels/gather.cu, reads
  * are the reader of the store with its engines. One thread opens, uses and closes it, because the
@@ -19,9 +19,9 @@
  *
  * A GPU is identified by its bus id, because CUDA's numbers and the topology's positions may
  * differ. Memory of a node is registered once for all GPUs; GPU memory is allocated for one pair at
- * a time. A refusal by CUDA is the reason of the absent values. A blocked stream is always
- * released, after 5 s by a dedicated thread. CUDA_LAUNCH_BLOCKING, which prevents blocking a
- * stream, is a reason as well.
+ * a time. If CUDA refuses an operation, the values are absent and its message is the reason. A
+ * blocked stream is always released, after 5 s by a dedicated thread. CUDA_LAUNCH_BLOCKING, which
+ * prevents blocking a stream, is a reason as well.
  */
 #ifndef RUNG_NUMA_MEASURE_H
 #define RUNG_NUMA_MEASURE_H
@@ -30,10 +30,10 @@
 
 #define RUNG__MEASURE_LINE_BYTES 64u
 #define RUNG__MEASURE_HUGE_BYTES (2u << 20)
-#define RUNG__MEASURE_DEPTH_MAX  128u /* reads in flight */
-/* additional row sizes, and queue depths, that a caller may request */
+#define RUNG__MEASURE_DEPTH_MAX  128u /* maximum number of reads in flight */
+/* maximum number of additional row sizes, or of queue depths, in a request */
 #define RUNG__MEASURE_ROWS_MAX 64u
-#define RUNG__MEASURE_ROWS     7u /* standard row sizes */
+#define RUNG__MEASURE_ROWS     7u /* number of standard row sizes */
 
 /* ---- threads ---- */
 
@@ -54,8 +54,8 @@ int rung__team_start_one(const uint32_t *cpus, uint32_t count, struct rung__team
 /** Stop the threads, join them and free the team. NULL is allowed. */
 void rung__team_stop(struct rung__team *team);
 
-/** Run work on all threads, starting at once, and wait. @return seconds from the first thread's
- * begin to the last one's end */
+/** Run work on all threads, starting at once, and wait. @return seconds from the start of the first
+ * thread to the end of the last one */
 double rung__team_run(struct rung__team *team, rung__work_fn work, void *ctx, uint64_t passes);
 
 uint32_t rung__team_count(const struct rung__team *team);
@@ -69,17 +69,17 @@ struct rung__measure_node {
 	const struct rung_topology_node *node;
 	uint32_t *cores; /* [core_count] one CPU of each core that may be used */
 	uint32_t core_count;
-	uint64_t cache_bytes; /* last level, of those cores; 0: unknown */
+	uint64_t cache_bytes; /* bytes of the last-level caches of those cores; 0: unknown */
 	/* target size of each array on this node, or less if it does not fit */
 	uint64_t array_bytes;
-	uint64_t table_bytes; /* a gather's table on this node */
+	uint64_t table_bytes; /* size of a gather's table on this node */
 };
 
 /** A result and the keys that sort it. */
 struct rung__measure_entry {
 	struct rung_numa_result result;
 	uint32_t group;  /* orders the results of a matrix before their nodes do */
-	uint32_t number; /* in the order of measuring */
+	uint32_t number; /* position in the order of measuring */
 };
 
 struct rung_numa_report {
@@ -98,16 +98,17 @@ struct rung__measure_gpu_sizes {
 
 /** One call of rung_numa_measure(). */
 struct rung__measuring {
-	const char *root; /* of the machine's sysfs; "" for this machine */
+	const char *root; /* root of the machine's sysfs; "" for this machine */
 	const struct rung_topology *topology;
 	struct rung_numa_measure_opts opts; /* complete */
 	struct rung_numa_report *report;
 	struct rung__measure_node *nodes; /* [node_count] */
 	size_t node_count;
-	double *latency_ns; /* [node_count x node_count], CPU node first; NaN: not measured (yet) */
-	struct rung_numa_policy
-		policy; /* whether memory can be bound to nodes, and its node queried */
-	/* size of an array from which on the caches play no part in its values */
+	/* [node_count x node_count], CPU node first; NaN: not measured, or not yet */
+	double *latency_ns;
+	/* whether memory can be bound to nodes, and the node of memory queried */
+	struct rung_numa_policy policy;
+	/* the size from which on the values of an array do not depend on the caches */
 	uint64_t array_bytes_advised;
 	/* [row_count] bytes of the rows that are gathered, ascending, each once */
 	uint32_t rows[RUNG__MEASURE_ROWS + RUNG__MEASURE_ROWS_MAX];
@@ -164,7 +165,7 @@ int rung__measure_out_of_memory(void);
  */
 int rung__measure_why(struct rung__measuring *m, int rc, const char **why_out);
 
-/** Text that lives as long as the report; NULL without memory. */
+/** Text that lives as long as the report; NULL if memory is short. */
 const char *rung__measure_text(struct rung__measuring *m, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
@@ -224,7 +225,7 @@ int rung__measure_set_rate(struct rung__measuring *m, struct rung_numa_value *va
 struct rung__measure_memory {
 	unsigned char *base;
 	uint64_t bytes;
-	/* shares of the pages that are on the node, and in huge pages; NaN: not known */
+	/* shares of the pages that are on the node, and of memory in huge pages; NaN: unknown */
 	double placement_share, huge_share;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes per second between the CPUs of a node and the memory of a node, counted as STREAM does:
- * each array that a loop names counts once per pass.
+ * Measures bytes per second between the CPUs of a node and the memory of a node, counted as STREAM
+ * does: each array that a loop names counts once per pass.
  *
  * The three arrays are parts of one allocation on the memory's node (rung__measure_three_arrays()).
  * The loops are in measure_kernels.c; their streaming stores make the counted bytes those that are
@@ -11,7 +11,7 @@
 
 static const struct {
 	const char *name;
-	unsigned arrays; /* that a pass reads or writes, and whose bytes count */
+	unsigned arrays; /* number of arrays that a pass reads or writes, and whose bytes count */
 } kinds[RUNG__STREAM_COUNT] = {
 	[RUNG__STREAM_READ] = { "read", 1 },
 	[RUNG__STREAM_WRITE] = { "write", 1 },
@@ -23,7 +23,9 @@ static const struct {
 struct stream {
 	unsigned kind; /* RUNG__STREAM_* */
 	double *a, *b, *c;
-	uint64_t lines; /* of each array, of 256 bytes: the 32 doubles of an unrolled iteration */
+	/* number of lines per array; a line has 256 bytes: the 32 doubles of an unrolled
+	 * iteration */
+	uint64_t lines;
 };
 
 /* One thread's part of all arrays: whole lines, as rung__stream_pass() requires. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Costs per GiB of memory before it can be used: the first touch, and pinning it for io_uring. Both
- * occur when a store is opened and depend on the size of the pages.
+ * Measures the cost per GiB before memory can be used: the first touch, and pinning it for
+ * io_uring. Both occur when a store is opened and depend on the size of the pages.
  *
  * A touch makes memory fresh only once, so each sample maps memory again. Registering can be
  * undone, so all its samples use the same memory.
@@ -19,7 +19,8 @@
 #define BUFFER_BYTES       (256u << 20)
 #define BUFFER_BYTES_QUICK (64u << 20)
 #define GIB                1073741824.0
-#define HUGE_SHARE_MIN     0.9 /* of the pages: with fewer the cost is not that of huge pages */
+/* least share of huge pages: with fewer the cost is not that of huge pages */
+#define HUGE_SHARE_MIN 0.9
 
 static const uint64_t page_sizes[] = { RUNG__PAGE_BYTES, RUNG__MEASURE_HUGE_BYTES };
 
@@ -71,8 +72,8 @@ static int each_size(struct rung__measuring *m,
 	return rc;
 }
 
-/* Take one sample with fresh memory. The location is checked after the time was taken; *why_out is
- * set if it is not the requested one. */
+/* Take one sample with fresh memory. The location is checked after the timing; *why_out is set if
+ * it is not the requested one. */
 static int touch_once(struct rung__measuring *m, size_t idx, uint64_t page_bytes,
                       struct rung__team *team, double *seconds_out,
                       struct rung__measure_memory *memory_out, const char **why_out)
@@ -116,7 +117,8 @@ static int touch_by(struct rung__measuring *m, size_t idx, uint64_t page_bytes, 
 		return rung__measure_absent(m, &like, 0, why);
 	if (rc < 0)
 		return rc;
-	/* without own cores, CPUs of another node touched it (rung__measure_team()) */
+	/* if the node has no cores, CPUs of another node touched the memory
+	 * (rung__measure_team()) */
 	like.cpu_node = m->nodes[idx].core_count ? like.memory_node : -1;
 	rung__measure_note(&like, &memory); /* the shares of the last sample */
 	return rung__measure_add_values(m, &like, 0, seconds, &pass, NULL);

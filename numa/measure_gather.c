@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random rows of a table, copied to a packed output by the library's own loop
+ * Measures gathers: random rows of a table are copied to a packed output by the library's own loop
  * (src/gather/gather.c), which each core runs separately.
  *
  * The gathers alternate with copies from the same memory, so that other load on the machine affects
@@ -20,10 +20,11 @@
 /* Work of a team: the three parts of its memory, and their sizes. */
 struct gather {
 	unsigned char *table, *out;
-	uint64_t *ids;                  /* [row_count] */
-	uint64_t table_rows, row_count; /* of the table; gathered by all threads together */
+	uint64_t *ids; /* [row_count] */
+	/* rows of the table; rows gathered by all threads together */
+	uint64_t table_rows, row_count;
 	uint64_t row_bytes;
-	uint64_t copy_bytes; /* of the table, copied to the output */
+	uint64_t copy_bytes; /* bytes of the table that are copied to the output */
 	_Atomic(int) failed; /* nonzero: a thread's gather was refused */
 };
 
@@ -141,7 +142,7 @@ static int add_rows(struct rung__measuring *m, const struct rung_numa_result *li
 {
 	const double bytes = (double)(gather->row_count * gather->row_bytes);
 	const struct rung__measure_pass pass = {
-		.bytes = 2.0 * bytes, /* as a copy is counted */
+		.bytes = 2.0 * bytes, /* counted like a copy */
 		.items = (double)gather->row_count,
 	};
 	const uint64_t line = RUNG__MEASURE_LINE_BYTES, lines = (like->row_bytes + line - 1) / line;

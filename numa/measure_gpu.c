@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads and writes by GPUs: of the memory of each node over the link, of each other's memory, and
- * of their local memory.
+ * Measures reads and writes by GPUs: in the memory of each node over the link, in the memory of
+ * other GPUs, and in local memory.
  *
  * Copies use the copy engines, gathers the kernel of the store, with memory several times as large
  * as the caches; src/device/meter.h describes the timing. Rows are drawn once, in lists that
@@ -12,8 +12,9 @@
  */
 #include "measure_gpu.h"
 
-#define LISTS_MAX          8u                           /* of rows to be gathered */
-#define SEQUENCE_ROW_BYTES 4096u                        /* of rows that are read in sequence */
+/* maximum number of lists of rows to gather */
+#define LISTS_MAX          8u
+#define SEQUENCE_ROW_BYTES 4096u                        /* size of rows that are read in sequence */
 #define IDS_SEED           UINT64_C(0x6770752d726f7773) /* "gpu-rows" */
 
 /* A kind of measurement; its name is the kind of the results. Two copies copy half of the table
@@ -30,7 +31,7 @@ struct work {
 	const struct rung__meter_ops *ops;
 	struct rung__meter *meter;
 	struct rung__meter_copy copies[2];
-	unsigned copy_count; /* 0: it is a gather */
+	unsigned copy_count; /* 0: the measurement is a gather */
 	struct rung__meter_gather gather;
 	struct rung__measure_pass pass;
 };
@@ -48,7 +49,7 @@ static int run(void *ctx, uint64_t passes, double *seconds_out)
 /* A GPU and the memory that it copies and gathers from. */
 struct pair {
 	const struct rung__measure_gpus *gpus;
-	const struct rung__measured_gpu *gpu; /* that copies and gathers */
+	const struct rung__measured_gpu *gpu; /* the GPU that copies and gathers */
 	unsigned char *table;                 /* pinned memory of the host, or a GPU's */
 	unsigned char *buffer;                /* memory of `gpu`, as large as the table */
 	const char *why; /* NULL, or why memory is missing: all results are absent */

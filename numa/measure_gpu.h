@@ -8,9 +8,10 @@
 
 /** A GPU that CUDA, the topology or both show. */
 struct rung__measured_gpu {
-	int number;                /* CUDA's; -1: it does not show it */
-	int position;              /* in the topology; -1: it is not there */
-	const char *bus_id;        /* NULL: not known; owned by the report */
+	int number; /* CUDA's number; -1: CUDA does not show the GPU */
+	/* position in the topology; -1: the GPU is not in the topology */
+	int position;
+	const char *bus_id;        /* NULL: unknown; owned by the report */
 	struct rung__meter *meter; /* NULL: not available for the reason `why` */
 	const char *why;           /* owned by the report */
 };

@@ -60,7 +60,7 @@ static int open_gpu(struct rung__measuring *m, struct rung__measure_gpus *gpus,
 static int add_others(struct rung__measuring *m, struct rung__measure_gpus *gpus, const char *why)
 {
 	struct rung_topology_info info = { .size = sizeof(info) };
-	const size_t shown = gpus->count; /* only these can have the position */
+	const size_t shown = gpus->count; /* only CUDA's GPUs can have the position */
 
 	rung_topology_info(m->topology, &info);
 	for (uint32_t i = 0; i < info.gpu_count; i++) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nanoseconds from the CPUs of a node to the memory of a node: of one dependent load, alone and
- * while other cores read.
+ * Measures the latency from the CPUs of a node to the memory of a node, in nanoseconds per
+ * dependent load, alone and while other cores read.
  *
  * One core follows a pointer chase (rung__chase()). For loaded latencies the other cores of the
  * node inject load: they read from the same memory node, with pauses that get shorter from level to
@@ -11,8 +11,8 @@
 
 #include "measure.h"
 
-#define HOPS          65536u /* of a pass */
-#define CHUNK_DOUBLES 512u   /* that an injecting core reads between two pauses: a page */
+#define HOPS          65536u /* number of hops in a pass */
+#define CHUNK_DOUBLES 512u   /* what an injecting core reads between two pauses: one page */
 
 /* Number of pause instructions of an injecting core after each page that it reads, for level 1 and
  * up; 0: no pauses. A pause takes 10 to 60 ns. */
@@ -24,10 +24,10 @@ struct background_load {
 	void *at;                         /* position of the chase, kept for the next run */
 	const double *lines;              /* memory that the injecting cores read */
 	uint64_t line_count;              /* its size in chunks of a page */
-	uint32_t pause_count;             /* after each page */
-	uint64_t begin_ns, end_ns;        /* of the chase alone */
+	uint32_t pause_count;             /* number of pauses after each page */
+	uint64_t begin_ns, end_ns;        /* begin and end of the chase alone */
 	_Atomic(bool) over;               /* set at the end of the chase: stop injecting */
-	_Atomic(uint64_t) injected_bytes; /* by all cores, added when they stop */
+	_Atomic(uint64_t) injected_bytes; /* total of all cores, which add to it when they stop */
 };
 
 /* Delay a core without memory traffic. */
@@ -181,7 +181,7 @@ static int measure_level(struct rung__measuring *m, const struct rung__measure_p
 		load->pause_count = (m->opts.quick ? pauses_quick : pauses)[level - 1];
 	run_level(m, team, load, chase_s, chase_s + samples);
 	like.level = level;
-	like.threads = level ? rung__team_count(team) - 1 : 0; /* that inject */
+	like.threads = level ? rung__team_count(team) - 1 : 0; /* number of threads that inject */
 	rung__team_stop(team);
 	rc = rung__measure_add_values(m, &like, 0, chase_s, &pass, &result);
 	if (rc == 0 && level > 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Properties of the machine that the topology does not contain: cores, caches, and settings that
- * affect the results.
+ * Reads properties of the machine that the topology does not contain: cores, caches, and settings
+ * that affect the results.
  *
  * Cores and caches are read from sysfs below m->root, which may be that of a recorded machine. They
  * decide the threads of a team and the sizes of arrays. The texts are only reported. A file that
@@ -20,7 +20,7 @@
 /* A cache of a CPU; bytes 0: not known. */
 struct cache {
 	uint64_t level, bytes;
-	struct rung_id_list cpus; /* that share it */
+	struct rung_id_list cpus; /* CPUs that share the cache */
 };
 
 /* Parse "32768K": whole KiB, as the kernel writes it. */
@@ -168,7 +168,7 @@ static int read_texts(struct rung__measuring *m, struct rung__sys *sys)
 	if (rc >= 0)
 		rc = rung__sys_number(sys, 10, 1, &smt, "sys/devices/system/cpu/smt/active");
 	info->smt = rc > 0 ? (int)smt : -1;
-	info->hypervisor = -1; /* until read_cpuinfo() finds the flags */
+	info->hypervisor = -1; /* unknown until read_cpuinfo() finds the flags */
 	if (uname(&name) == 0)
 		info->kernel = rung__measure_text(m, "%s", name.release);
 	info->stores = rung__stream_stores();

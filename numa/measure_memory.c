@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory on a node: requested, touched by threads there, and its location queried, because the
- * kernel silently allocates on another node if this one is full.
+ * Allocates memory on a node. Threads of the node touch it, and its location is queried, because
+ * the kernel silently allocates on another node if this one is full.
  *
  * rung__measure_each() is the loop of the CPU x memory matrices. Memory is allocated once per
  * memory node and used by the CPUs of all nodes.
@@ -12,7 +12,8 @@
 #include "measure.h"
 #include "placement/placement.h"
 
-#define SHARE_MIN 0.95 /* of the pages: with fewer the values are not those of the node */
+/* least share of pages on the node: with fewer the values are not those of the node */
+#define SHARE_MIN 0.95
 
 const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx)
 {
@@ -40,8 +41,8 @@ const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint6
 			node->node->node);
 	for (size_t i = 0; i < m->node_count; i++)
 		with_memory += m->nodes[i].node->has_memory != 0;
-	/* With own cores the node does not need binding: the kernel places a page on the node of
-	 * the thread that touches it first. */
+	/* If the node has cores, binding is not needed: the kernel places a page on the node of the
+	 * thread that touches it first. */
 	if (with_memory > 1 && node->core_count == 0 && !m->policy.can_bind)
 		return rung__measure_text(m, "memory cannot be placed on node %" PRIu32 ": %s",
 		                          node->node->node, m->policy.bind_why);
@@ -64,7 +65,7 @@ uint64_t rung__measure_available(const struct rung__measuring *m, size_t idx)
 	free_bytes = RUNG__MIN(free_bytes, info.available_bytes);
 	if (free_bytes == RUNG_UNKNOWN)
 		return m->opts.memory_bytes_max ? m->opts.memory_bytes_max : UINT64_C(1) << 30;
-	free_bytes /= 2; /* the rest of the machine keeps the other half */
+	free_bytes /= 2; /* the other half is left for the rest of the machine */
 	return m->opts.memory_bytes_max ? RUNG__MIN(m->opts.memory_bytes_max, free_bytes)
 	                                : free_bytes;
 }
@@ -135,7 +136,8 @@ const char *rung__measure_check(struct rung__measuring *m, size_t idx,
 	rung__mapped_query("/proc/self/smaps", &mapped, 1);
 	if (mapped.reported)
 		memory->huge_share = (double)mapped.huge_bytes / (double)mapped.bytes;
-	/* NaN, for a location that cannot be queried, compares as false: assume the node */
+	/* the share is NaN if the location cannot be queried; NaN compares as false, so the node
+	 * is assumed */
 	if (memory->placement_share < SHARE_MIN)
 		return rung__measure_text(
 			m, "%.0f %% of %" PRIu64 " MiB are on node %" PRIu32 ", the rest elsewhere",

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random reads of drives, by the reader that the store uses for cold rows: the same engines,
- * registered memory, and groups in which reads are submitted and reaped. One thread reads, on the
- * cores of each node in turn, with its buffers there. The queue is kept full.
+ * Measures random reads of drives with the reader that the store uses for cold rows: the same
+ * engines, registered memory, and groups in which reads are submitted and reaped. One thread reads,
+ * on the cores of each node in turn, with its buffers there. The queue is kept full.
  *
  * Targets are files given by the caller, a temporary file in a folder (--dir), or without either
- * the whole NVMe drives of the topology.
+ * the NVMe drives of the topology as a whole.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,20 +26,21 @@
 
 #define DEPTH_MAX       RUNG__MEASURE_DEPTH_MAX
 #define READ_BYTES_MAX  (1u << 20)
-#define FILE_BYTES_MIN  (16u << 20)         /* of a target */
-#define DIR_BYTES       (UINT64_C(2) << 30) /* of the temporary file */
+#define FILE_BYTES_MIN  (16u << 20)         /* least size of a target */
+#define DIR_BYTES       (UINT64_C(2) << 30) /* size of the temporary file */
 #define DIR_BYTES_QUICK (UINT64_C(256) << 20)
-#define WRITE_BYTES     (4u << 20)                             /* of it, at a time */
-#define POOL_BYTES      ((uint64_t)DEPTH_MAX * READ_BYTES_MAX) /* every read of a full queue */
-#define SECTOR_MIN      512u
+/* bytes of the temporary file that are written at a time */
+#define WRITE_BYTES (4u << 20)
+#define POOL_BYTES  ((uint64_t)DEPTH_MAX * READ_BYTES_MAX) /* room for every read of a full queue */
+#define SECTOR_MIN  512u
 /* least share of a file's bytes that are on the disk: reads of a hole never reach the disk */
 #define SPARSE 0.9
 
-static const uint32_t standard_bytes[] = { 0, 4096, 16384, 65536, 131072 }; /* 0: a sector */
+static const uint32_t standard_bytes[] = { 0, 4096, 16384, 65536, 131072 }; /* 0 means a sector */
 
 /* A file or block device that is read. */
 struct nvme_target {
-	const char *file;  /* for results and messages */
+	const char *file;  /* path for results and messages */
 	const char *drive; /* the kernel's name of the disk; NULL: it has no name */
 	int fd;            /* -1: not open */
 	uint64_t bytes;
@@ -50,7 +51,7 @@ struct nvme_target {
 struct nvme_reader {
 	struct rung__measuring *m;
 	const struct nvme_target *target;
-	struct rung__team *team; /* of the one thread that reads */
+	struct rung__team *team; /* the team of the one thread that reads */
 	unsigned char *pool;     /* [POOL_BYTES] on the node of the thread */
 	bool started;            /* the reader was started and must be stopped */
 	struct rung__burst burst;
@@ -149,7 +150,8 @@ static int measure_value(struct nvme_reader *reader, const struct rung_numa_resu
 
 	like.row_bytes = burst->read_bytes;
 	like.queue_depth = burst->depth;
-	for (uint32_t i = 0; i <= m->opts.samples && rc == 0; i++) { /* the first is dropped */
+	/* the first sample is dropped */
+	for (uint32_t i = 0; i <= m->opts.samples && rc == 0; i++) {
 		burst->ns = (uint64_t)(i ? sample_ns : sample_ns / 4);
 		rc = run(reader, reader_read);
 		if (rc == 0 && i > 0)

@@ -26,7 +26,7 @@
  * flight. */
 static const struct {
 	enum rung_numa_matrix matrix;
-	const char *name; /* in options, JSON and progress */
+	const char *name; /* name in options, JSON and progress */
 	int (*measure)(struct rung__measuring *m);
 } matrices[] = {
 	{ RUNG_NUMA_BANDWIDTH, "bandwidth", rung__measure_bandwidth },

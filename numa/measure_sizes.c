@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sizes of what is measured: rows, arrays, a gather's table, a GPU's table.
+ * Chooses the sizes of rows, arrays, a gather's table and a GPU's table.
  *
  * Arrays are several times as large as the largest last-level cache of any node, because each
  * node's CPUs access the memory of all nodes. On a node with less memory, arrays are as large as
@@ -11,20 +11,22 @@
 
 #include "measure.h"
 
-#define CACHES              4u /* size of an array in last-level caches */
+#define CACHES              4u /* size of an array, in multiples of the last-level cache */
 #define CACHES_MIN          2u /* the advised minimum, and the size with quick */
 #define CACHE_BYTES_UNKNOWN (32u << 20)
-#define CORE_BYTES          (16u << 20)  /* array per core: more than a gather keeps cached */
-#define ARRAY_BYTES_MIN     (16u << 20)  /* less measures the start of threads */
-#define ARRAY_ROWS_MIN      64u          /* a gather's threads take blocks of 64 rows */
-#define TABLE_BYTES         (2ull << 30) /* of gathers: as large as in training */
-#define TABLE_BYTES_QUICK   (512ull << 20)
-#define ROWS_QUICK          4u /* number of standard rows with quick */
+#define CORE_BYTES          (16u << 20) /* array per core: more than a gather keeps cached */
+/* with smaller arrays the start of threads would be measured */
+#define ARRAY_BYTES_MIN (16u << 20)
+#define ARRAY_ROWS_MIN  64u /* a gather's threads take blocks of 64 rows */
+/* size of the table of a gather: as large as in training */
+#define TABLE_BYTES       (2ull << 30)
+#define TABLE_BYTES_QUICK (512ull << 20)
+#define ROWS_QUICK        4u /* number of standard rows with quick */
 /* as in nvbandwidth; several times a GPU's largest cache */
 #define GPU_TABLE_BYTES       (512u << 20)
 #define GPU_TABLE_BYTES_QUICK (64u << 20)
 #define GPU_TABLE_BYTES_MIN   ARRAY_BYTES_MIN
-#define GPU_BATCH_BYTES       (256u << 20) /* a large batch in training */
+#define GPU_BATCH_BYTES       (256u << 20) /* size of a large batch in training */
 #define GPU_BATCH_BYTES_QUICK (16u << 20)
 #define GPU_BATCH_ROWS        (1u << 20)
 #define GPU_BATCH_ROWS_QUICK  (1u << 16)

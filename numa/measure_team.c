@@ -22,14 +22,15 @@ struct member {
 	/* [cpu_count] CPUs it may run on, owned by the thread that starts the team */
 	const uint32_t *cpus;
 	uint32_t rank, cpu_count;
-	int err;                   /* of pinning */
-	uint64_t begin_ns, end_ns; /* of the last run */
+	int err;                   /* error of pinning */
+	uint64_t begin_ns, end_ns; /* begin and end of the last run */
 };
 
 struct rung__team {
 	pthread_mutex_t starting; /* held until all threads were started, or one could not be */
-	pthread_barrier_t turn;   /* of them and the caller: ready, begin, end of a run */
-	uint32_t count;           /* threads that were started */
+	/* barrier of the threads and the caller: ready, begin, end of a run */
+	pthread_barrier_t turn;
+	uint32_t count; /* threads that were started */
 	/* written by the caller between two barriers; the barriers order them for the threads */
 	bool stop;
 	rung__work_fn work;
@@ -101,7 +102,7 @@ void rung__team_stop(struct rung__team *team)
 	if (!team)
 		return;
 	team->stop = true;
-	pthread_barrier_wait(&team->turn); /* the threads wait for the begin of a run */
+	pthread_barrier_wait(&team->turn); /* the threads wait for a run to begin */
 	end_team(team);
 }
 

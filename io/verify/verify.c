@@ -94,8 +94,8 @@ static int list_manifest(struct rung__verify *v)
  *
  * @param spec     NULL: the source was not given; does nothing
  * @param name     file of the array; NULL: the features
- * @param sampled  true: only the sample of the options, if it has one
- * @param first    original id of the first different row in rank order; unchanged without one
+ * @param sampled  true: compare only a sample, if the options request one
+ * @param first    original id of the first different row in rank order; unchanged if no row differs
  */
 static int compare_rows(struct rung__verify *v, const char *spec, const char *name, bool sampled,
                         uint64_t *compared, uint64_t *different, uint64_t *first)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The relabelled graph compared with its source, entry by entry. Either may be larger than memory.
+ * Compares the relabelled graph with its source, entry by entry. Both can be larger than memory.
  *
  * As many staged lists as the budget allows are read into memory, in the order of the file. Then
- * one pass over the source, in its own order, maps each of its lists that is among them and
- * compares the two. So both sides are read only in large pieces. A graph that does not fit needs
- * several passes over the source. For a sample, only the staged lists of the sample are read.
+ * one pass over the source, in its own order, maps each source list whose staged list is in memory,
+ * and compares the two. So both sides are read only in large pieces. A graph that does not fit
+ * needs several passes over the source. For a sample, only the staged lists of the sample are read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -184,7 +184,7 @@ static uint64_t lists_max(const struct lists *l)
 }
 
 /* Report a list that does not fit in memory alone, because lists are not compared in parts. Ids
- * have 3/4 of the memory, so the budget must grow by 4/3 of the missing bytes. */
+ * have 3/4 of the memory, so the budget must grow by 4/3 of the list. */
 static int list_too_long(const struct lists *l, uint64_t bytes)
 {
 	const uint64_t least =

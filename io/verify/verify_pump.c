@@ -4,7 +4,7 @@
 #include "base/jobs.h"
 #include "verify/verify_pump.h"
 
-#define POLL_NS UINT64_C(50000000) /* milliseconds between two calls of progress */
+#define POLL_NS UINT64_C(50000000) /* time between two calls of progress */
 
 struct pump_run {
 	const struct rung__pump *pump;

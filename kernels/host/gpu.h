@@ -25,9 +25,9 @@
  * relaxed. Gathers, samples, waits and copies refuse a stream that is being
  * captured (rung__gpu_check_capture()).
  *
- * Callers' addresses and streams are checked before they are used: ids, output and seeds. Memory of
- * another GPU is refused, and so is a gather on a stream of another GPU. rung_request_wait_stream()
- * accepts streams of any GPU.
+ * Callers' streams and addresses (ids, output and seeds) are checked before they are used. Memory
+ * of another GPU is refused, and so is a gather on a stream of another GPU.
+ * rung_request_wait_stream() accepts streams of any GPU.
  */
 #ifndef RUNG_KERNELS_GPU_H
 #define RUNG_KERNELS_GPU_H
@@ -54,9 +54,10 @@ struct gpu_mail {
 /* The end of one kind of launch of a request, the last one that was queued on a stream. */
 struct gpu_end {
 	cudaEvent_t event; /* streams wait for it; the host queries it only for errors */
-	uint32_t *word;    /* in the mail: reaches the turn when the launch has ended */
-	uint32_t turn;     /* of the launch; 0: none yet */
-	const char *what;  /* names the launch in messages */
+	/* a word of the mail, which is set to the turn when the launch has ended */
+	uint32_t *word;
+	uint32_t turn;    /* number of the launch; 0: none yet */
+	const char *what; /* names the launch in messages */
 };
 
 /* State of one request; nothing of it is shared with other requests. */
@@ -66,7 +67,7 @@ struct gpu_request {
 	struct gpu_counts *counts; /* device memory */
 	struct gpu_mail *mail;     /* mapped host memory */
 	struct rung__request_buffers lists;
-	int last_scatter; /* -1: none since the gather */
+	int last_scatter; /* -1: no scatter since the gather */
 };
 
 /* Host memory that this device has registered with CUDA. */
@@ -77,7 +78,7 @@ struct gpu_pin {
 };
 
 struct rung__device {
-	int gpu;                 /* the one that gathers */
+	int gpu;                 /* the GPU that gathers */
 	int gpus[RUNG_GPUS_MAX]; /* gpus[0] is gpu; all hold shares of the peer tier */
 	uint32_t gpu_count;
 	cudaStream_t stream;         /* RUNG_STREAM_OWN */
@@ -90,7 +91,8 @@ struct rung__device {
 	void *local;               /* rows of the tier "gpu" */
 	void *peer[RUNG_GPUS_MAX]; /* rows of the tier "peer", one share per GPU */
 	bool peer_is_ours;         /* false: opened from another process */
-	bool peer_is_left;         /* at close: other processes have it open, so it is not freed */
+	/* at close, other processes have the memory open, so it is not freed */
+	bool peer_is_left;
 	void *map;                 /* rank_of_vertex on the GPU; NULL: in host memory */
 	struct gpu_counts *counts; /* [request_count] */
 	struct gpu_mail *mails;    /* [request_count] */
@@ -108,15 +110,16 @@ static inline cudaStream_t rung__gpu_stream(const struct rung__device *device,
 	return stream == RUNG_STREAM_OWN ? device->stream : stream;
 }
 
-#define RUNG__GPU_SAME    (-1) /* nothing for rung__gpu_leave() to undo */
-#define RUNG__GPU_EXITING (-2) /* the process exits: CUDA must not be called any more */
+#define RUNG__GPU_SAME    (-1) /* rung__gpu_leave() has nothing to undo */
+#define RUNG__GPU_EXITING (-2) /* the process exits, so CUDA must not be called any more */
 
 /**
  * Make a GPU current on this thread, and allow its calls while streams are captured into CUDA
  * graphs, until rung__gpu_leave(*before_out). *before_out is always set. Each call of CUDA that
- * needs a context belongs between the two: elsewhere it would create a context on the thread's
- * current GPU. Calls nest. Once the process exits, the result is RUNG_E_CANCELED and *before_out is
- * RUNG__GPU_EXITING: release nothing then. A thread that is already between the two continues.
+ * needs a context belongs between enter and leave: elsewhere it would create a context on the
+ * thread's current GPU. Calls nest. Once the process exits, the result is RUNG_E_CANCELED and
+ * *before_out is RUNG__GPU_EXITING: release nothing then. A thread that is already between enter
+ * and leave continues.
  */
 int rung__gpu_enter(int gpu, int *before_out);
 void rung__gpu_leave(int before);
@@ -150,7 +153,7 @@ int rung__gpu_find(const char *name, unsigned version, const char *cure, void *f
  * requires. */
 int rung__gpu_check_addresses(int gpu);
 
-/** RUNG_E_NOSUP if the environment makes launches blocking: nothing can be timed then. */
+/** RUNG_E_NOSUP if the environment makes launches blocking, so that nothing can be timed. */
 int rung__gpu_check_launches(void);
 
 /* ---- gpu_memory.c ---- */

@@ -45,7 +45,7 @@ static void cuda_close(struct rung__device *device, bool leave_peer)
 
 	device->peer_is_left = leave_peer;
 	(void)rung__gpu_enter(device->gpu, &before);
-	/* when the process exits, CUDA's memory goes with it; only host memory is freed here */
+	/* CUDA's memory ends with the process, so only host memory is freed here */
 	if (before != RUNG__GPU_EXITING)
 		close_on_gpu(device);
 	while (!rung__queue_is_empty(&device->pins)) {
@@ -53,10 +53,11 @@ static void cuda_close(struct rung__device *device, bool leave_peer)
 
 		rung__gpu_unpin(device, RUNG__ENTRY(first, struct gpu_pin, link)->memory);
 	}
-	rung__unmap_pages(device->mails, device->mails_bytes); /* after it was unpinned */
+	rung__unmap_pages(device->mails, device->mails_bytes); /* freed after it was unpinned */
 	rung__gpu_leave(before);
 	if (before != RUNG__GPU_EXITING)
-		(void)cudaGetLastError(); /* failures above are not the application's */
+		/* clears errors of the calls above, which must not reach the application */
+		(void)cudaGetLastError();
 	pthread_mutex_destroy(&device->pins_lock);
 	rung__free(device->requests);
 	rung__free(device);
@@ -197,7 +198,7 @@ static int cuda_handles(const struct rung__device *device, struct rung__gpu_hand
 		cudaIpcMemHandle_t handle;
 		int rc;
 
-		if (!device->peer[g]) /* fewer rows than GPUs */
+		if (!device->peer[g]) /* there are fewer rows than GPUs */
 			continue;
 		rc = cuda_status(cudaIpcGetMemHandle(&handle, device->peer[g]),
 		                 "exporting GPU memory to other processes");
@@ -223,7 +224,7 @@ static void cuda_free(struct rung__device *device, void *memory)
 	rung__gpu_release(device->gpu, memory);
 }
 
-/* For callers without CUDA (rung_store_copy()). It uses the default stream, so that must not be
+/* For callers without CUDA (rung_store_copy()). It uses the default stream, which must not be
  * captured. */
 static int cuda_copy(struct rung__device *device, void *to, const void *from, uint64_t bytes)
 {

@@ -48,7 +48,7 @@ int rung__gpu_event_open(struct rung__device *device, struct CUevent_st **event_
 	int before, rc = rung__gpu_enter(device->gpu, &before);
 
 	if (rc == 0)
-		/* a thread that waits for it sleeps */
+		/* a thread that waits for the event sleeps */
 		rc = rung__gpu_make_event(event_out, cudaEventBlockingSync);
 	rung__gpu_leave(before);
 	return rc;

@@ -80,7 +80,7 @@ static int blame_stream(const struct rung__device *device, cudaStream_t stream, 
 
 void rung__gpu_drain(cudaStream_t stream)
 {
-	(void)cudaStreamSynchronize(stream); /* returns at once if the GPU has failed */
+	(void)cudaStreamSynchronize(stream); /* returns immediately if the GPU has failed */
 	(void)cudaGetLastError();
 }
 
@@ -135,7 +135,7 @@ static void record_gather(struct rung__device *device, struct gpu_request *reque
 	gather->end = next_turn(&request->gathered);
 }
 
-/* In place of a kernel that was not launched, because the list is empty. */
+/* Replaces the end of a kernel that was not launched because the list is empty. */
 static void report_nothing(struct gpu_request *request)
 {
 	request->mail->report = (struct rung__cuda_report){ 0 };
@@ -178,7 +178,7 @@ int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const st
 
 	if (rc < 0)
 		return rc;
-	request->last_scatter = -1; /* scatters of the request's previous use do not count */
+	request->last_scatter = -1; /* scatters from the request's previous use do not count */
 	record_gather(device, request, ids, out, out_stride, &gather);
 	if (known) /* the host has listed the misses already (known.c) */
 		gather.miss_ranks = NULL;

@@ -12,14 +12,14 @@
 #include "host/gpu.h"
 #include "placement/placement.h"
 
-#define CONTEXTS_MAX 64   /* GPUs, whose contexts are kept */
+#define CONTEXTS_MAX 64   /* maximum number of GPUs, whose contexts are kept */
 #define EXIT_WAIT_MS 5000 /* longest wait at exit for threads inside CUDA */
 
 struct CUctx_st; /* a CUcontext is a pointer to it */
 
 /* Functions of the driver that the runtime does not have. They return the runtime's error codes. */
 static struct {
-	/* for all members */
+	/* protects all members */
 	pthread_mutex_t lock;
 	bool found;                                            /* the functions are set */
 	int (*retain)(struct CUctx_st **context_out, int gpu); /* cuDevicePrimaryCtxRetain */
@@ -90,12 +90,13 @@ static int find_context(int gpu, struct CUctx_st **context_out)
  */
 static struct {
 	pthread_once_t once;
-	pid_t process;      /* that registered it: a child of fork() has none of its threads */
+	/* the process that registered the handler: a child of fork() has none of its threads */
+	pid_t process;
 	atomic_uint inside; /* number of threads */
 	atomic_bool closed;
 } gate = { .once = PTHREAD_ONCE_INIT };
 
-static _Thread_local unsigned gate_depth; /* of this thread: calls nest */
+static _Thread_local unsigned gate_depth; /* the nesting depth of calls on this thread */
 
 static void gate_leave(void)
 {
@@ -156,7 +157,8 @@ static void leave_context(int before)
 	struct CUctx_st *context;
 
 	if (before & PUSHED)
-		(void)driver.pop(&context); /* the pushed one, even if the GPU has failed since */
+		/* the pushed context, even if the GPU has failed since then */
+		(void)driver.pop(&context);
 }
 
 /*

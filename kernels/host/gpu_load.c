@@ -71,7 +71,7 @@ static cudaError_t copy(const struct load *load, uint64_t i, uint64_t rows,
 }
 
 /* Reads ranks first, first + 1, ... into a buffer. They begin at the same offset in a page as in
- * the file, so that a direct read needs no copy. @param from_out  their begin in the buffer */
+ * the file, so that a direct read needs no copy. @param from_out where they begin in the buffer */
 static int read_rows(const struct load *load, uint64_t first, uint64_t rows, unsigned char *buffer,
                      const unsigned char **from_out)
 {
@@ -90,8 +90,8 @@ static int load_all(const struct load *load, const struct rung__ranks *ranks)
 		uint64_t rows = RUNG__MIN(load->rows_max, ranks->row_count - i);
 		unsigned char *buffer = load->buffers + turn * load->buffer_bytes;
 		const unsigned char *from = NULL;
-		/* wait for the copy of the previous rows; an event that was never recorded has
-		 * passed */
+		/* wait for the copy of the previous rows; an event that was never recorded counts
+		 * as passed */
 		int rc = cuda_status(cudaEventSynchronize(load->copied[turn]), "copying to a GPU");
 
 		if (rc == 0)
@@ -115,7 +115,7 @@ static int open_load(struct load *load, const struct rung__features *file)
 	if (rc < 0)
 		return rc;
 	load->rows_max = RUNG__MAX(BUFFER_BYTES / stride, 1u);
-	/* rows may begin and end inside pages */
+	/* rows can begin and end inside pages */
 	load->buffer_bytes =
 		rung__align_up(load->rows_max * stride, RUNG__PAGE_BYTES) + 2 * RUNG__PAGE_BYTES;
 	load->buffers = rung__map_pages(BUFFERS * load->buffer_bytes);

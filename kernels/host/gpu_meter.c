@@ -68,7 +68,8 @@ static int meter_reach(int gpu, int peer)
 		return fact(rc);
 	snprintf(what, sizeof(what), "letting GPU %d read the memory of GPU %d", gpu, peer);
 	err = cudaDeviceEnablePeerAccess(peer, 0);
-	if (err == cudaErrorPeerAccessAlreadyEnabled) /* by an earlier call or by other code */
+	/* enabled by an earlier call or by other code */
+	if (err == cudaErrorPeerAccessAlreadyEnabled)
 		(void)cudaGetLastError();
 	else
 		rc = cuda_status(err, what);
@@ -76,7 +77,7 @@ static int meter_reach(int gpu, int peer)
 	return fact(rc);
 }
 
-/* Also from memory that is not pinned. */
+/* The source need not be pinned. */
 static int meter_put(int gpu, void *to, const void *from, uint64_t bytes)
 {
 	int before, rc = rung__gpu_enter(gpu, &before);

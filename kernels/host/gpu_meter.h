@@ -21,7 +21,7 @@ struct meter_page {
 struct meter_watchdog {
 	pthread_t thread;
 	bool started;
-	pthread_mutex_t lock; /* for the fields below, and the release of the stream */
+	pthread_mutex_t lock; /* protects the fields below and the release of the stream */
 	pthread_cond_t changed;
 	bool holding; /* the stream is blocked */
 	bool late;    /* the watchdog has released it */
@@ -37,13 +37,14 @@ struct rung__meter {
 	int gpu;
 	cudaStream_t streams[METER_STREAMS]; /* the first one is blocked, the second waits for it */
 	cudaEvent_t begun, ended, joined;    /* joined: the second stream has completed */
-	wait_value_fn wait_value;            /* of the driver */
+	wait_value_fn wait_value;            /* function of the driver */
 	unsigned gather_blocks;
 	struct rung__cuda_counts *counts; /* device memory */
 	struct meter_page *page;
 	bool page_is_pinned;
-	uint32_t turn; /* of the blocked stream; raised by each one */
-	uint64_t list; /* of ids, for the next gather; modulo the number of lists */
+	uint32_t turn; /* turn of the blocked stream; each blocking increments it */
+	/* number of the list of ids for the next gather, modulo the number of lists */
+	uint64_t list;
 	struct meter_watchdog watchdog;
 };
 

@@ -183,7 +183,8 @@ static int first_pass(struct rung__meter *meter, meter_pass_fn pass, const void 
                       unsigned stream_count, const char *what)
 {
 	const uint64_t next = meter->list;
-	int rc = put_wait(meter); /* for a turn that the word has reached already */
+	/* this wait ends at once, because the word has reached the turn already */
+	int rc = put_wait(meter);
 
 	/* the list whose turn is last, so that the first timed gathers find no cached rows */
 	meter->list = next - 1;

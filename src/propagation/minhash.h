@@ -16,7 +16,7 @@
 
 #define RUNG__MINHASHES    3u
 #define RUNG__MINHASH_BITS 21u
-/** of the empty set */
+/** minima of the empty set, one next to the other */
 #define RUNG__MINHASH_NONE ((UINT64_C(1) << RUNG__MINHASHES * RUNG__MINHASH_BITS) - 1)
 
 /** The three hashes of a vertex in the lower 63 bits. Multiplied and shifted as in splitmix64, with

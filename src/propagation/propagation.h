@@ -51,7 +51,7 @@ struct rung__propagation_tile {
 /**
  * The functions of a pass. Several threads call them at the same time, each for different vertices.
  *
- * Some edges may be handled differently: with width above 0, v sends a record along them, and the
+ * Some edges are handled differently: with `width` above 0, v sends a record along them, and the
  * value that u receives is computed where the state of u is cached. These are the edges whose
  * reverse exists too (*mutual* edges), and those between vertices whose signatures have a common
  * value.
@@ -83,13 +83,13 @@ struct rung__propagation;
 struct rung__propagation_opts {
 	int threads;
 	bool drop_loops;    /* edges from a vertex to itself are skipped */
-	uint32_t width_max; /* of all rules that will be used */
-	/* for a graph in files: budget for everything here and other_bytes; 0: about 100 MiB */
+	uint32_t width_max; /* largest width of all rules that will be used */
+	/* graph in files: memory budget, which includes other_bytes; 0: about 100 MiB */
 	uint64_t memory_bytes;
 	uint64_t other_bytes; /* the part of memory_bytes that the caller uses itself */
 	rung_progress_fn progress;
 	void *progress_ctx;
-	uint64_t pass_total; /* for progress: number of passes that will be run */
+	uint64_t pass_total; /* number of passes that will be run, for the progress report */
 };
 
 /**
@@ -116,8 +116,8 @@ int rung__propagation_pass(struct rung__propagation *prop,
                            const struct rung__propagation_rule *rule, double *sum_out);
 
 /**
- * Find the edges that send records. Before this call no edge sends one; afterwards rules may have a
- * width. Reads all edges once or twice more.
+ * Find the edges that send records. Before this call no edge sends one; afterwards rules are
+ * allowed to have a width. Reads all edges once or twice more.
  * @param signatures  [vertex_count] minhash.h, valid as long as `prop`; NULL: only mutual edges
  *                    send records
  * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED; for files also the errors of a pass over them

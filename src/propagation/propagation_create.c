@@ -81,7 +81,7 @@ int rung__propagation_create(const struct rung_csc *csc, struct rung_edges *edge
 	if (!prop)
 		return rung__fail(RUNG_E_NOMEM, "edge passes: no memory");
 	prop->opts = *opts;
-	/* so that closing works at any time: nothing is open yet */
+	/* mark the file as not open, so that rung__propagation_close() works after any failure */
 	prop->mutual_file.fd = -1;
 	prop->csc = *csc;
 	prop->edges = edges;

@@ -16,7 +16,7 @@
 #include "propagation/minhash.h"
 #include "propagation/state.h"
 
-/* Edges into a bin that may be mutual. */
+/* Edges into a bin that are possibly mutual. */
 struct candidates {
 	struct rung__candidate {
 		uint32_t block, edge; /* position in the block's tiles */

@@ -238,7 +238,7 @@ void rung__block_tile(const struct rung__propagation *prop, struct rung__block *
 	}
 	starts[prop->bin_count] = sum;
 	place_edges(&s, index_bytes);
-	/* The ids may be stored where the tiles will be, so tiles are written only when the ids are
+	/* The ids can share their memory with the tiles, so tiles are written only when the ids are
 	 * no longer needed. */
 	for (uint32_t bin = 0; prop->two_sided && prop->signatures && bin < prop->bin_count; bin++)
 		mark_records(prop, block, bin, s.pairs, starts[bin], starts[bin + 1]);

@@ -51,7 +51,8 @@ struct rung__propagation_scratch {
 
 struct rung__propagation {
 	struct rung__propagation_opts opts;
-	struct rung_csc csc;        /* for a graph in files only counts and index_bytes */
+	/* the graph; if it is in files, only the counts and index_bytes are set */
+	struct rung_csc csc;
 	struct rung_edges *edges;   /* NULL: in memory */
 	const uint32_t *signatures; /* [vertex_count]; NULL: not used, or not known yet */
 	bool all_mutual;            /* every edge is mutual, and sends a record */
@@ -75,13 +76,14 @@ struct rung__propagation {
 	uint32_t *starts; /* [block_count][bin_count + 1] */
 	/* the same for records, if two-sided; for files always allocated */
 	uint32_t *record_starts;
-	float *values;           /* of one panel */
+	float *values;           /* values of one panel */
 	uint64_t values_max;     /* floats */
 	uint64_t *indptr_copies; /* for files: [block_count][RUNG__PROPAGATION_VERTICES_MAX + 1] */
 	struct rung__propagation_scratch *scratch_list; /* [threads] */
-	void *scratch_memory;                           /* of all threads, in huge pages */
-	uint64_t passes;                                /* number of passes over the edges so far */
-	uint64_t rules_run;                             /* number of those passes that ran a rule */
+	/* memory of all entries of scratch_list, in huge pages */
+	void *scratch_memory;
+	uint64_t passes;    /* number of passes over the edges so far */
+	uint64_t rules_run; /* number of those passes that ran a rule */
 };
 
 /* propagation_tiles.c */

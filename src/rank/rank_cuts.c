@@ -161,11 +161,11 @@ bool rung__cuts_init(struct rung__cuts *cuts, const float *score, uint64_t score
 	bool done = false;
 
 	*cuts = (struct rung__cuts){ 0 };
-	/* a bucket may be cut early by a crowded bin */
+	/* a crowded bin can end a bucket early, so there can be more buckets than requested */
 	cuts->last = rung__malloc_array(8 * (uint64_t)bucket_count, sizeof(*cuts->last));
 	cuts->coarse = rung__malloc_array(COARSE_BINS, sizeof(*cuts->coarse));
-	/* rounding up in fine_bits() and down in walk.most may each double the number of fine
-	 * bins */
+	/* rounding up in fine_bits() and rounding down in walk.most can each double the number of
+	 * fine bins */
 	cuts->fine = rung__malloc_array(COARSE_BINS + 4 * BUCKET_FINE * (uint64_t)bucket_count,
 	                                sizeof(*cuts->fine));
 	if (cuts->last && cuts->coarse && cuts->fine &&

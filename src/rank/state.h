@@ -13,7 +13,8 @@
 
 struct rung__rank_measures {
 	uint64_t bucket_scores; /* approximate number per bucket; at least 32 */
-	bool wide;              /* ids may need more than 4 bytes; index_bytes is then 8 */
+	/* use pairs for ids of more than 4 bytes; index_bytes is then 8 */
+	bool wide;
 };
 
 /** rung_rank_order() without its checks. */

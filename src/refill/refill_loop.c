@@ -28,7 +28,7 @@
 /*
  * Reads for gathers that have not run use at most half of the slots. When such a gather runs
  * depends on the caller's streams, which can wait for other requests, and those need slots too.
- * @return the oldest part that may use a slot, or NULL
+ * @return the oldest part that is allowed to use a slot, or NULL
  */
 static struct rung__part *oldest_part(const struct rung__refill *refill)
 {
@@ -306,7 +306,7 @@ static void tick(struct rung__refill *refill)
 void rung__refill_run(struct rung__refill *refill)
 {
 	/* failures come before issue(), which skips the rows of failed requests; slots are handed
-	 * over after it and rung__remote_poll(), which may free or use the last token */
+	 * over after it and rung__remote_poll(), which can free or use the last token */
 	for (;;) {
 		bool over = drain_queue(refill);
 

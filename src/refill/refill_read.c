@@ -9,7 +9,7 @@
  * is reused only when it has completed after all, because the kernel may write to it until then.
  *
  * A token names one read at a time. It is in use (`busy`) from the submission until the last of its
- * rows is over, also between the reads of a split one, and its slot may be held longer for a
+ * rows is over, also between the reads of a split one, and its slot can be held longer, for a
  * device.
  */
 #include <assert.h>
@@ -205,7 +205,7 @@ static void retry(struct rung__refill *refill, uint32_t token, int32_t result)
 	char text[RUNG__ERROR_BYTES];
 
 	rung__add_own(&refill->counters.retries, 1);
-	/* it is not retried as a whole, because the error may be caused by one row */
+	/* it is not retried as a whole, because a single row can be the cause of the error */
 	if (read->rows > 1 && !refill->broken) {
 		read->apart = true;
 		read->rest = read->refs;
@@ -275,7 +275,7 @@ void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fet
 		refill->slow_count--;
 	read->slow = false;
 	read->seen_ns = refill->now_ns;
-	if (!read->part) { /* its timeout had passed already */
+	if (!read->part) { /* the read was abandoned, because its timeout had passed */
 		end_abandoned(refill, fetched->token, result);
 		return;
 	}

@@ -43,9 +43,10 @@ struct rung__read {
 	/* the part that submitted it; NULL: abandoned, no request waits for it */
 	struct rung__part *part;
 	struct rung__chain refs; /* references that wait for this read */
-	/* after splitting: references to rows that will be read alone after this one */
+	/* after a split: references to the rows that will be read alone, after the row that is
+	 * being read */
 	struct rung__chain rest;
-	uint64_t offset; /* in the file */
+	uint64_t offset; /* offset of the read in the file */
 	/* file offset of the slot's first byte: rows read alone go to where the merged read would
 	 * have put them */
 	uint64_t base;
@@ -60,7 +61,7 @@ struct rung__read {
 	uint32_t frame; /* destination; RUNG__CACHE_NONE: the slot */
 	bool busy;      /* the token is in use */
 	bool sent;      /* the reader has it */
-	bool slow;      /* it takes so long that the loop no longer waits for it */
+	bool slow;      /* the read takes so long that the loop no longer waits for it */
 	bool apart;     /* split: its rows are read one by one */
 	bool listed;    /* device: rows are to be copied from the slot */
 	bool held;      /* device: the slot stays in use until they have been copied */
@@ -89,7 +90,7 @@ struct rung__refill {
 	uint64_t slots_at;                      /* offset of this thread's slots in the pool */
 	uint32_t slot_bytes, slot_count, depth; /* depth: most reads in flight */
 	struct rung__read_rule rule;            /* which rows share a read */
-	uint64_t timeout_ns;                    /* of a read */
+	uint64_t timeout_ns;                    /* timeout of a read */
 	/* longest wait before the stop flag and late reads are checked */
 	uint64_t tick_ns;
 	/* rows begin at sectors, and a frame has space for the sectors of a row: a row can be read
@@ -244,8 +245,8 @@ static inline uint64_t rung__frame_at(const struct rung__refill *refill, uint32_
 	return refill->store->pool.frames_at + (uint64_t)frame * refill->store->pool.frame_bytes;
 }
 
-/* ticks; a longer absence from the loop means that the thread was stopped or had no CPU: reads may
- * have completed since, so the absence does not count as their delay */
+/* ticks; a longer absence from the loop means that the thread was stopped or had no CPU. Reads can
+ * have completed in that time, so the absence does not count as their delay */
 #define TICKS_MISSED_MAX 4u
 
 /* ---- refill_loop.c ---- */
@@ -326,7 +327,7 @@ static inline void rung__part_touch(struct rung__refill *refill, struct rung__pa
 }
 
 /** Complete the touched parts that are finished. Called at the end of each step, not within it,
- * because a completed request may be reused at once: no chain may still lead to it. */
+ * because a completed request can be reused at once, and by then no chain may lead to it. */
 void rung__parts_complete(struct rung__refill *refill);
 
 /** Device: keep a slot in use, in the chain of its part, until the device has copied its rows. */

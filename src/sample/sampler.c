@@ -74,7 +74,8 @@ static int make_spaces(struct rung_sampler *sampler)
 int rung__sampler_place_state(struct rung_sampler *sampler)
 {
 	for (uint32_t t = 1; t < sampler->threads && !sampler->spread; t++) {
-		/* an earlier call may have failed after this thread; free its positions */
+		/* an earlier call may have failed after this thread's positions were allocated;
+		 * free them */
 		rung__positions_fini(&sampler->spaces[t].positions);
 		if (!rung__positions_init(&sampler->spaces[t].positions, sampler->csc.vertex_count,
 		                          sampler->hashed))

@@ -186,9 +186,9 @@ static void *drawn_ids(const struct hop *hop)
 	                                  : (void *)hop->batch->wide_ids;
 }
 
-/* Third step: convert drawn ids to positions and append new vertices. `drawn` may be the indices:
- * an entry is read before it is written. Always inline, so that id_bytes and hashed are constants
- * in the loop. */
+/* Third step: convert drawn ids to positions and append new vertices. `drawn` can be the same array
+ * as the indices, because each entry is read before it is written. Always inline, so that id_bytes
+ * and hashed are constants in the loop. */
 static inline __attribute__((always_inline)) int number(const struct hop *hop, const void *drawn,
                                                         unsigned id_bytes, bool hashed,
                                                         uint64_t first, uint64_t end)
@@ -336,7 +336,7 @@ int rung__sample(const struct rung_sampler *sampler, struct rung__space *space,
 		                sampler->draws == RUNG_DRAWS_NEW ? drawn : 0, threads, batch);
 		drawn = known;
 	}
-	/* also after an error: the table must be empty for the next batch */
+	/* done after an error too, because the table must be empty for the next batch */
 	rung__positions_clear(&space->positions, batch->vertices, batch->vertex_count);
 	if (rc < 0)
 		return rc;

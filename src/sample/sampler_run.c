@@ -33,8 +33,9 @@ struct run {
 	pthread_mutex_t lock; /* guards all members below, and `ready` */
 	pthread_cond_t moved; /* `handed` or `end` */
 	uint64_t claimed;     /* next number to be claimed */
-	uint64_t handed;      /* in order: all below it were handed over */
-	bool handing;         /* a thread is handing over */
+	/* if batches are accepted in order: all numbers below it were handed over */
+	uint64_t handed;
+	bool handing; /* a thread is handing over */
 	/* all numbers below it are sampled: every batch, or those before the first batch that
 	 * failed */
 	uint64_t end;

@@ -137,7 +137,7 @@ static void send(void *ctx, uint64_t first, uint64_t count, const uint64_t *indp
 }
 
 /* add() of the first hop: sums the values, and computes minima and sizes of the sets of vertices
- * that may draw u. */
+ * that can draw u. */
 static void add_and_sign(void *ctx, const struct rung__propagation_tile *tile, double *sums)
 {
 	const struct expected *ex = ctx;
@@ -289,7 +289,7 @@ static void turn_records(const struct expected *ex, const struct rung__propagati
 		const unsigned vertex = u[i] & ~RUNG__PROPAGATION_MUTUAL;
 
 		edges->v_degree[i] = record[0];
-		/* not mutual: u does not draw v */
+		/* the edge is not mutual, so u does not draw v */
 		edges->u_degree[i] = vertex != u[i] ? in_degree[vertex] : INFINITY;
 		if (ex->signatures) {
 			memcpy(&edges->v_signature[i], &record[1], sizeof(*record));

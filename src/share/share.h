@@ -90,7 +90,7 @@ bool rung__share_peer_is_us(int fd, unsigned *uid_out);
 struct rung__answer {
 	struct rung__offer offer;
 	size_t bytes;                 /* size of the received message; 0: none was sent */
-	int flags;                    /* of recvmsg() */
+	int flags;                    /* flags that recvmsg() returned */
 	int fds[RUNG__OFFER_FDS_MAX]; /* [fd_count]; -1: moved to the store */
 	unsigned fd_count;
 };

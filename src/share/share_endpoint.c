@@ -175,7 +175,7 @@ int rung__endpoint_acquire(const char *path, struct rung__endpoint *place_out)
 }
 
 /* While we hold the lock, no process answers on the old socket. Only a socket is removed: another
- * file of that name may be user data. */
+ * file of that name could be the user's data. */
 static int remove_stale(const struct rung__endpoint *endpoint)
 {
 	struct stat st;
@@ -210,7 +210,8 @@ int rung__endpoint_listen(struct rung__endpoint *endpoint)
 		close(fd);
 		return rc;
 	}
-	endpoint->listen_fd = fd; /* from here on rung__endpoint_release() removes the name */
+	/* once listen_fd is set, rung__endpoint_release() removes the name */
+	endpoint->listen_fd = fd;
 	if (listen(fd, BACKLOG) < 0)
 		return rung__fail_errno(errno, "%s: cannot listen on the socket", endpoint->path);
 	return 0;

@@ -62,7 +62,7 @@ static inline __attribute__((always_inline)) uint64_t place_bucket(
 
 			__builtin_prefetch((const char *)lists + next[key_ahead] * index_bytes, 1);
 		}
-		/* keys may differ from those that were counted: the file has changed */
+		/* if the file has changed, keys can differ from those that were counted */
 		if (at >= ends[key])
 			continue;
 		rung__id_set(lists, index_bytes, at,

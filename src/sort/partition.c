@@ -86,7 +86,8 @@ static inline __attribute__((always_inline)) bool count_slice(const struct rung_
 		const uint64_t id = rung__id_get(digits, id_bytes, i * pairs->stride),
 			       digit = id - p->first;
 
-		if (digit >= p->range) /* not an id that was written here: the file has changed */
+		/* no such id was written to this file, so the file has changed */
+		if (digit >= p->range)
 			return false;
 		if (!pairs->skip_loops || id != rung__id_get(others, id_bytes, i * pairs->stride))
 			counts[bucket_of(p, digit)]++;

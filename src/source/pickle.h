@@ -20,7 +20,7 @@ struct rung__pickle_item {
 	char key[RUNG__PICKLE_KEY_BYTES]; /* printable ASCII without spaces */
 	bool is_array;
 	int64_t number;        /* the value, if it is not an array */
-	enum rung_dtype dtype; /* of an array: an integer type */
+	enum rung_dtype dtype; /* type of an array, which is an integer type */
 	uint64_t count;        /* entries of the array, which has one dimension; not yet checked */
 	/* the array's bytes, each written as a character from 0 to 255 in UTF-8: protocol 2 has no
 	 * type for bytes */

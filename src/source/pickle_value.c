@@ -38,7 +38,7 @@ int rung__pickle_tuple(struct rung__pickle_machine *m, uint32_t count, uint32_t 
 		return rung__pickle_refuse(m, "a tuple of missing values");
 	if (RUNG__PICKLE_POOL_MAX - m->pooled < count)
 		return rung__pickle_refuse(m, "too many tuples");
-	/* entries of the pool are never freed: the memo may refer to a tuple until the file ends */
+	/* entries of the pool are never freed: the memo can refer to a tuple until the file ends */
 	memcpy(m->pool + m->pooled, m->stack + m->depth - count, count * sizeof(*m->pool));
 	m->pooled += count;
 	m->depth -= count + marks;
@@ -204,7 +204,7 @@ static int add_item(struct rung__pickle_machine *m, struct rung__pickle_value ke
 	*item = (struct rung__pickle_item){ .is_array = value.kind == RUNG__PICKLE_ARRAY,
 		                            .number = value.number };
 	memcpy(item->key, key.text, key.length); /* the initialiser wrote the NUL */
-	/* Python would keep the last value; other readers may keep the first */
+	/* Python would keep the last value; other readers might keep the first */
 	for (uint32_t i = 0; i < m->dict->count; i++) {
 		if (strcmp(m->dict->items[i].key, item->key) == 0)
 			return rung__pickle_refuse(m, "a key that occurs twice");

@@ -31,7 +31,7 @@ enum rung__pickle_kind {
 	RUNG__PICKLE_ARRAY
 };
 
-/** The only functions and classes that a file may name. */
+/** The only functions and classes that a file is allowed to name. */
 enum rung__pickle_global {
 	RUNG__PICKLE_RECONSTRUCT, /* numpy: an array without content */
 	RUNG__PICKLE_NDARRAY,

@@ -64,7 +64,7 @@ static bool parse_dims(const char *text, struct rung_array_info *info)
 }
 
 /*
- * Parse a raw: spec after its prefix. The words are read from the right, because FILE may contain
+ * Parse a raw: spec after its prefix. The words are read from the right, because FILE can contain
  * commas: the second is the dtype, or there is an OFFSET and the third is the dtype. `text` is
  * truncated to FILE, of length *path_len_out.
  */
@@ -203,7 +203,7 @@ static const char *colon_before(const char *spec, const char *end, enum spec_kin
 	return NULL;
 }
 
-/* Split FILE:MEMBER. Both may contain ".npz:", so the longest FILE that exists is used; if none
+/* Split FILE:MEMBER. Both can contain ".npz:", so the longest FILE that exists is used; if none
  * exists, the longest possible one, for the message. @return false: the spec has no member, or is
  * an existing file as it stands */
 static bool find_member(const char *spec, struct spec *parts)
@@ -317,7 +317,7 @@ int rung__source_stat(const char *spec, struct stat *st_out)
 	int rc;
 
 	*st_out = (struct stat){ 0 };
-	if (parts.kind == SPEC_RANGE) /* it has no file */
+	if (parts.kind == SPEC_RANGE) /* a range has no file */
 		return 0;
 	if (inner) /* pad: and every: have the file of their SRC */
 		return rung__source_stat(inner, st_out);

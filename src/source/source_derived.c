@@ -270,7 +270,7 @@ int rung__source_open_every(struct rung_source *src, struct rung_source *inner)
 	derived->per_period =
 		RUNG__MIN(numbers[END], RUNG__MAX(src->info.row_count, numbers[FIRST] + 1)) -
 		numbers[FIRST];
-	/* the last period may be incomplete */
+	/* the last period can be incomplete */
 	rest = src->info.row_count % derived->period;
 	src->info.dims[0] =
 		src->info.row_count / derived->period * derived->per_period +

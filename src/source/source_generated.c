@@ -3,7 +3,7 @@
  * Members of zip files that are inflated as a whole when the source is opened. These are members of
  * at most 1 MiB, and those whose compression is not deflate. Up to 256 MiB go into memory, more
  * into a temporary file, which is then read as any other file. It is written past the page cache,
- * because it may be larger than memory.
+ * because it can be larger than memory.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -108,7 +108,7 @@ static void locate(zip_t *zip, const char *name, bool ending, zip_int64_t *idx_o
 	}
 }
 
-/* A zip file may contain a name twice, and readers differ in which of the two they use. */
+/* A zip file can contain a name twice, and readers differ in which of the two members they use. */
 static int fail_twice(const struct rung_source *src, const char *name)
 {
 	return rung__fail(

@@ -29,7 +29,7 @@ struct text {
 	unsigned char buffer[READ_BYTES];
 };
 
-/* State of the parser inside of a line. */
+/* State of the parser inside a line. */
 struct line {
 	uint64_t value; /* value of the digits so far */
 	bool digits;    /* there is at least one digit */
@@ -53,7 +53,7 @@ static int read_char(const struct text *text, struct line *line, unsigned char c
 		line->ended = true;
 		return line->digits ? 0 : bad_line(text, "has no id");
 	}
-	/* after CR only LF may follow */
+	/* only LF is allowed after CR */
 	if (line->returned || (c == '\r' && !line->digits))
 		return bad_line(text, "has a carriage return that does not end an id");
 	if (c == '\r') {

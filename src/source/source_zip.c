@@ -43,8 +43,8 @@ int rung__zip_open(const struct rung_source *src, zip_t **zip_out)
 	return rc;
 }
 
-/* A file that was truncated after its directory was read is an I/O error, not damage: the read may
- * succeed later. */
+/* A file that was truncated after its directory was read is an I/O error, not damage, because the
+ * read can succeed later. */
 int rung__zip_inflating_failed(const struct rung_source *src, zip_file_t *file)
 {
 	zip_error_t *error = zip_file_get_error(file);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Completion of a request, on any of the threads that may complete it.
+ * Completion of a request, on any of the threads that can complete it.
  *
  * DONE is stored with release under request->lock, and the waiting threads are woken before the
  * lock is released. A thread that has seen DONE acquires that lock once before it reuses the
@@ -55,7 +55,7 @@ void rung__request_finish(struct rung_request *request, int status)
 	bool release, first;
 
 	pthread_mutex_lock(&request->lock);
-	/* without a device thread two threads that poll may both find that the gather has run */
+	/* without a device thread, two polling threads can both find that the gather has run */
 	first = atomic_load_explicit(&request->state, memory_order_relaxed) != RUNG__REQUEST_DONE;
 	if (first) {
 		rung__counter_add(&counters->latency[rung__latency_bucket(

@@ -51,7 +51,7 @@ struct rung__slot_batch {
 	struct rung__part *part;
 	uint64_t first, count; /* range of entries in the request's lists */
 	uint32_t slot_head;    /* the slots, linked by refill; RUNG__SLOT_NONE: no slots */
-	bool last;             /* it is the last slot batch of the part */
+	bool last;             /* true for the last slot batch of the part */
 };
 
 /* The misses of a request in one file: the share of one refill thread, which owns it from the queue
@@ -94,12 +94,14 @@ struct rung_request {
 
 	/*
 	 * Device, ids in plain host memory: their ranks, pinned. The misses are known from the
-	 * submission on, and refill may have them before the gather has run.
+	 * submission on, and refill can receive them before the gather has run.
 	 */
 	void *ranks;
-	bool known;                  /* this gather has ids in plain host memory */
-	_Atomic bool may_copy;       /* the gather has run: rows that were read may be copied */
-	struct rung__link sort_link; /* in the sorter's queue, while `link` may be in the inbox */
+	bool known;            /* this gather has ids in plain host memory */
+	_Atomic bool may_copy; /* the gather has run: rows that were read may be copied */
+	/* link in the sorter's queue, separate because `link` can be in the inbox at the same
+	 * time */
+	struct rung__link sort_link;
 
 	/* refill's */
 	struct rung__part parts[RUNG__FILES_MAX]; /* by file */
@@ -177,7 +179,7 @@ struct rung__shape {
 	uint64_t slot_bytes;
 	uint64_t frame_count; /* frames of the cache; 0: no cache */
 	uint64_t frame_bytes;
-	uint64_t map_bytes;  /* of an entry of rank_of_vertex; 0: the map is not in memory */
+	uint64_t map_bytes;  /* bytes of an entry of rank_of_vertex; 0: the map is not in memory */
 	uint64_t map_on_gpu; /* nonzero: the map is also in GPU memory */
 	/* number of GPUs over which the tier "peer" is interleaved; 0: the CPU gathers */
 	uint64_t gpu_count;
@@ -242,7 +244,8 @@ struct rung_store {
 	char cache_why[RUNG__ERROR_BYTES];
 	/* indexed by file; empty if no row is cold */
 	struct rung__refill *refills[RUNG__FILES_MAX];
-	struct rung__refill_box *refill_boxes[RUNG__FILES_MAX]; /* their mailboxes */
+	/* mailboxes of the refill threads */
+	struct rung__refill_box *refill_boxes[RUNG__FILES_MAX];
 	uint32_t refill_count;
 	uint32_t sector_bytes;             /* smallest alignment of the refill threads' reads */
 	struct rung__announcer *announcer; /* NULL without a cache */
@@ -262,8 +265,9 @@ struct rung_store {
 	bool stop;       /* the store is being closed */
 	bool reads_lost; /* reads were abandoned, and the kernel may still write to the pool */
 
-	struct rung_topology *topology; /* only while tiers are opened, if memory has a place */
-	bool binds;                     /* the kernel binds memory to nodes */
+	/* set only while tiers are opened, if the plan places memory on nodes */
+	struct rung_topology *topology;
+	bool binds;                               /* the kernel binds memory to nodes */
 	char bind_why[RUNG__PLACEMENT_WHY_BYTES]; /* reason why it does not bind; "" if it does */
 	struct rung_placement *placement_list;    /* [placement_count] as decided */
 	struct rung_store_placement *placements;  /* [placement_count] */
@@ -328,8 +332,8 @@ void rung__refill_may_copy(struct rung__refill_box *box);
 /** Device: return a chain of slots whose rows have been copied. Any thread. */
 void rung__refill_return(struct rung__refill_box *box, uint32_t slot_head);
 
-/** The store is being closed: cancel waiting requests. Parts may be queued and slots returned until
- * rung__refill_stop(). */
+/** The store is being closed: cancel waiting requests. Parts can still be queued, and slots
+ * returned, until rung__refill_stop(). */
 void rung__refill_cancel(struct rung__refill_box *box);
 
 /** Device: hand a slot batch to the device thread. Called by refill threads. */

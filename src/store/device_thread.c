@@ -23,7 +23,7 @@
  *
  * For ids in plain host memory the misses are listed at submission (known.c) and go to the sorter
  * at once. Their slot batches wait here until the gather has run, because earlier work on the
- * stream may still use the output.
+ * stream can still be using the output.
  *
  * If no row is cold there is no thread: the request is its word and its event. The caller that
  * polls or waits detects its end (rung__device_thread_complete()), rung_request_wait_stream() makes

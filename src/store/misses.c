@@ -7,8 +7,8 @@
  * one for all files of the store. 200 k misses take milliseconds, and the other threads have no
  * such time: while the device thread sorted, no copy of another request would be launched and no
  * slot would be returned; while a refill thread sorted, no read of its file would be reaped or
- * sent. The sorter may also wait for the cache, up to 100 ms if another process was stopped while
- * it held the lock.
+ * sent. The sorter also sometimes waits for the cache, up to 100 ms if another process was stopped
+ * while it held the lock.
  *
  * Memory. The tmp arrays of the request are scratch here; links and frames are scratch until refill
  * has the request. Nothing is allocated.
@@ -130,7 +130,7 @@ void rung__misses_queue(struct rung_request *request)
 	struct rung__misses *misses = &request->misses;
 	bool has[RUNG__FILES_MAX];
 
-	/* rank order is the order of the files, and makes equal ranks adjacent: they are read
+	/* rank order is the order of the files, and makes equal ranks adjacent, so each row is read
 	 * once */
 	rung__radix_sort_pairs(misses->ranks, misses->rows, misses->ranks_tmp, misses->rows_tmp,
 	                       misses->count, rung__rank_bits(store));

@@ -55,7 +55,7 @@ static void complete_within(struct rung_request *request, int64_t timeout_ns)
 }
 
 /* The lock is acquired even if the state is reached already: refill may still hold it inside
- * rung__request_finish(), and the caller may release the request next. */
+ * rung__request_finish(), and the caller may put the request right after this call. */
 static bool await_state(struct rung_request *request, int state, int64_t timeout_ns)
 {
 	struct timespec until = rung__deadline(timeout_ns < 0 ? 0 : (uint64_t)timeout_ns);
@@ -97,8 +97,8 @@ int rung_request_wait_stream(struct rung_request *request, struct CUstream_st *s
 
 	if (!store->device)
 		return rung_request_wait(request, -1);
-	/* until its last scatter is on a stream; without a device thread no scatter follows, and
-	 * the gather has been on its stream since the submission */
+	/* wait until the request's last scatter is on a stream; without a device thread no scatter
+	 * follows, and the gather has been on its stream since the submission */
 	if (store->device_thread)
 		await_state(request, RUNG__REQUEST_LAUNCHED, -1);
 	if (state_of(request) == RUNG__REQUEST_DONE && request->status < 0)

@@ -21,8 +21,8 @@
 #define BATCH_ROWS_DEFAULT  (1u << 20)
 #define QUEUE_DEPTH_DEFAULT 64u
 #define CLOSE_WAIT_NS       60000000000ull /* longest wait for the gathers in flight on a device */
-/* reserved for rung_gather(), which may block until one is free: its requests always complete,
- * while those of rung_gather_submit() stay in use until the caller puts them */
+/* requests reserved for rung_gather(), which can block until one is free: its requests always
+ * complete, while those of rung_gather_submit() stay in use until the caller puts them */
 #define SYNC_REQUESTS 2u
 
 static int copy_opts(const struct rung_store_opts *user_opts, struct rung_store_opts *opts)
@@ -170,8 +170,8 @@ static int load_vertices(struct rung_store *store, const struct rung_dataset *ds
 	return rc;
 }
 
-/* With all rows in memory nothing is read from the file; an attaching process may still have to
- * load some. */
+/* With all rows in memory nothing is read from the file; an attaching process, however, may have to
+ * load some rows. */
 static void drop_vertices(struct rung_store *store)
 {
 	if (store->refill_count > 0 || store->share)

@@ -75,7 +75,7 @@ static int start(struct rung_request *request, const struct rung_ids *ids, uint6
 {
 	int rc;
 
-	/* reset everything that the request's previous gather may have left */
+	/* reset everything that the request's previous gather could have left */
 	request->submit_ns = rung__now_ns();
 	atomic_store_explicit(&request->checked_ns, request->submit_ns, memory_order_relaxed);
 	request->status = 0;

@@ -108,7 +108,7 @@ int rung__row_loader_rows(const struct rung__row_loader *loader, uint64_t first,
 			 file_idx = rung__row_file(layout, first);
 		uint64_t offset = rung__row_offset(layout, first);
 
-		/* the file may end right after the bytes of its last row, before a full stride */
+		/* the file can end right after the bytes of its last row, before a full stride */
 		rc = rung__row_loader_read(
 			loader, (uint32_t)file_idx, offset,
 			RUNG__MIN(run * layout->row_stride, layout->file_bytes[file_idx] - offset),

@@ -32,8 +32,8 @@ struct rung__geometry {
 
 /** A read of the file into the pool. */
 struct rung__fetch {
-	uint64_t offset; /* in the file */
-	uint64_t to;     /* in the pool */
+	uint64_t offset; /* offset in the file */
+	uint64_t to;     /* destination: offset in the pool */
 	uint32_t bytes;
 	/* identifies the read in its result: less than token_count, and not the token of a read in
 	 * flight */

@@ -22,7 +22,7 @@ enum rung_engine rung__row_reads_engine = RUNG_ENGINE_AUTO;
 /* A read, by its token. */
 struct read {
 	uint64_t first, end; /* range of its rows in the list */
-	uint64_t offset;     /* in the file, aligned */
+	uint64_t offset;     /* aligned offset in the file */
 	uint32_t needed;     /* bytes up to the end of the last row */
 };
 
@@ -243,7 +243,7 @@ int rung__row_reads_run(struct rung__row_reads *reads, const struct rung__row_li
 	uint64_t next = 0;
 	int rc = 0;
 
-	/* after a failure wait for reads in flight, because they write to the pool */
+	/* after a failure, wait for the reads in flight, because they write to the pool */
 	while ((next < list->count && rc == 0) || reads->free_count < depth) {
 		uint32_t in_flight;
 		int count;

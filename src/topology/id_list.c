@@ -54,7 +54,7 @@ static bool parse_number(const char **at, uint32_t limit, uint32_t *number_out)
 bool rung__ids_of_text(const char *text, uint32_t limit, uint32_t *ids, uint32_t *count_out)
 {
 	const char *at = text;
-	uint32_t count = 0, next = 0; /* the smallest number that may follow */
+	uint32_t count = 0, next = 0; /* next: the smallest number that is allowed to follow */
 
 	while (*at && *at != '\n') {
 		uint32_t first, last;

@@ -282,7 +282,7 @@ int rung__sys_link(struct rung__sys *sys, const char **name_out, const char *for
 	if (length < 0)
 		return absent_or_fail(sys, errno);
 	target[length] = 0;
-	/* the target is relative and may lead anywhere; only its last part, a name, is used */
+	/* the target is relative and can lead anywhere; only its last part, a name, is used */
 	slash = strrchr(target, '/');
 	return keep_text(sys, slash ? slash + 1 : target, strlen(slash ? slash + 1 : target),
 	                 name_out);

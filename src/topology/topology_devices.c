@@ -84,8 +84,9 @@ static bool is_namespace(const char *name)
 
 /*
  * Cut a path such as "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/nvme/nvme0" to the part from
- * the first host bridge to the last entry on a bus, in the arena. Host bridges may be below devices
- * (VMD). *bus_id_out is the last part of *path_out; both are NULL for a path without a PCI device.
+ * the first host bridge to the last entry on a bus, in the arena. A host bridge can be below a
+ * device (VMD). *bus_id_out is the last part of *path_out; both are NULL for a path without a PCI
+ * device.
  */
 static int cut_pci_path(struct rung__sys *sys, const char *location, const char **path_out,
                         const char **bus_id_out)

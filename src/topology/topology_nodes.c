@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * NUMA nodes: CPUs, memory, huge pages, firmware ratings, distances. Nodes are read by their
- * numbers in the kernel's list of online nodes, because the numbers may have gaps. Values that the
+ * numbers in the kernel's list of online nodes, because the numbers can have gaps. Values that the
  * kernel does not report stay unknown.
  */
 #include <stdio.h>

@@ -149,7 +149,7 @@ int rung__member_crc_add(struct rung__member_crc *crc, uint64_t first, uint64_t 
 	int rc = 0;
 
 	pthread_mutex_lock(&crc->lock);
-	/* other readers may have read parts of these bytes, so there can be several gaps */
+	/* other readers can have read parts of these bytes, so there can be several gaps */
 	while (claim(crc, &at, &end)) {
 		uint32_t sum;
 

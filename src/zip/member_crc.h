@@ -14,9 +14,9 @@ struct rung__member_crc;
 
 /** Position of a member in the file, and of an array in the member. Offsets and sizes in bytes. */
 struct rung__stored {
-	uint64_t offset, bytes;             /* of the member in the file */
-	uint64_t array_offset, array_bytes; /* of the array in the member */
-	uint32_t crc;                       /* of the member, from its zip entry */
+	uint64_t offset, bytes;             /* position and size of the member in the file */
+	uint64_t array_offset, array_bytes; /* position and size of the array in the member */
+	uint32_t crc;                       /* CRC of the member, from its zip entry */
 };
 
 /**

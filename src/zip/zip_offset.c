@@ -2,10 +2,10 @@
 /*
  * The position of the data of an entry in a zip file. The end record has the position of the
  * central directory, its entry that of the local header, and the data follow the local header. The
- * local header must be read, because its extra field may differ in length from that of the entry.
- * Only plain files are handled (one disk, offsets from the start of the file, zip64 included), and
- * every number is checked against the file. For other files the result is false, and the caller
- * uses libzip.
+ * local header must be read, because the length of its extra field can differ from that of the
+ * entry. Only plain files are handled (one disk, offsets from the start of the file, zip64
+ * included), and every number is checked against the file. For other files the result is false, and
+ * the caller uses libzip.
  *
  * The numbers in this file are offsets of fields in the records of PKWARE's APPNOTE.TXT. All are
  * little-endian and unaligned.
@@ -76,7 +76,7 @@ static bool find_directory64(int fd, uint64_t file_bytes, uint64_t end_at, struc
 	return true;
 }
 
-/* Find the end record in the last bytes of the file, from the back: a comment of any length may
+/* Find the end record in the last bytes of the file, from the back: a comment of any length can
  * follow it, and its length must reach exactly to the end of the file. */
 static bool find_directory(int fd, uint64_t file_bytes, struct directory *dir)
 {

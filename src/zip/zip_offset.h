@@ -17,7 +17,8 @@ struct rung__zip_entry {
  * The position of the data of entry `idx` of a zip file, from its central directory and local
  * header (libzip does not report it).
  * @param wanted      what libzip reports about the entry; the file must agree with all of it
- * @param offset_out  of its first byte in the file; its stored_bytes are inside of the file
+ * @param offset_out position of its first byte in the file; all its stored_bytes are inside the
+ * file
  * @return false if the entry differs from `wanted` or is encrypted, or the directory is not plain:
  *         the caller then reads it through libzip
  */

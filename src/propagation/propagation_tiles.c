@@ -238,8 +238,8 @@ void rung__block_tile(const struct rung__propagation *prop, struct rung__block *
 	}
 	starts[prop->bin_count] = sum;
 	place_edges(&s, index_bytes);
-	/* The ids can share their memory with the tiles, so tiles are written only when the ids are
-	 * no longer needed. */
+	/* The ids can share their memory with the tiles, so tiles are written only after the last
+	 * use of the ids. */
 	for (uint32_t bin = 0; prop->two_sided && prop->signatures && bin < prop->bin_count; bin++)
 		mark_records(prop, block, bin, s.pairs, starts[bin], starts[bin + 1]);
 	if (prop->two_sided)

@@ -430,7 +430,8 @@ static int run_hops(struct expected *ex, struct rung__propagation *prop)
 	if (ex->signatures)
 		start_signatures(ex);
 	for (ex->hop = 0; rc == 0 && ex->hop < ex->scoring->opts->hop_count; ex->hop++) {
-		if (ex->hop == 1) /* before the first hop nothing has been drawn */
+		/* the first hop needs no records, because nothing was drawn before it */
+		if (ex->hop == 1)
 			rc = rung__propagation_find_records(prop, ex->signatures);
 		rule.width = ex->hop == 0 ? 0 : record_width(ex);
 		rule.add = ex->hop == 0 && ex->signatures ? add_and_sign : NULL;

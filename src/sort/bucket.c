@@ -98,7 +98,7 @@ uint64_t rung__buckets_place(const struct rung__buckets *b, const void *keys, co
 void rung__count_keys(const void *keys, unsigned index_bytes, uint64_t count, int threads,
                       uint64_t *counts)
 {
-	if (threads == 1) { /* one array per thread, because atomic additions are slower */
+	if (threads == 1) { /* a single thread needs no atomic additions, which are slower */
 		for (uint64_t i = 0; i < count; i++)
 			counts[rung__id_get(keys, index_bytes, i)]++;
 		return;

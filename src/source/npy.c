@@ -215,7 +215,7 @@ static int parse_dim(struct cursor *c, uint64_t *dim_out)
 /* A tuple of dimensions. In Python (3) is a number, and only (3,) is a tuple. */
 static int parse_shape(struct cursor *c, struct rung_array_info *array)
 {
-	bool comma = true; /* the last token was a comma, or there was none yet */
+	bool comma = true; /* the last token was a comma, or this is the first token */
 	int rc;
 
 	if (!skip_char(c, '('))

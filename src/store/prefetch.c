@@ -122,7 +122,8 @@ static int announce(struct rung_store *store, const struct rung_ids *ids, uint64
 		return rc;
 	cold = sort_distinct(store, cold);
 	rc = rung__cache_announce(store->cache, a->ranks, cold, &batch);
-	/* a list with more parts than this is refused until some batches have been gathered */
+	/* a list of more parts than this can be announced only after some batches have been
+	 * gathered */
 	if (rc == 0 && a->batch_count < RUNG__CACHE_BATCHES_MAX)
 		a->batches[a->batch_count++] = batch;
 	if (rc == RUNG_E_AGAIN)

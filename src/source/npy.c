@@ -34,7 +34,7 @@ bool rung__array_measure(struct rung_array_info *array, uint64_t *bytes_out)
 
 	if (array->dim_count < 1 || array->dim_count > RUNG_DIMS_MAX || row_bytes == 0)
 		return false;
-	/* dimension 0 counts the rows; the others are the shape of one */
+	/* dimension 0 is the number of rows; the others are the shape of a row */
 	for (unsigned i = 1; i < array->dim_count; i++) {
 		if (!rung__mul(row_bytes, array->dims[i], &row_bytes))
 			return false;

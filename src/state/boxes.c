@@ -2,9 +2,9 @@
 /*
  * The mailboxes of the refill threads and of the device thread.
  *
- * Each function adds something, or sets a flag, and wakes the thread under the same lock under
- * which the thread checks for work before it sleeps, so no wake-up is lost. None of them waits for
- * work, and none allocates: queued objects contain their links.
+ * Each function adds an object or sets a flag, and wakes the thread. It does so under the lock
+ * under which the thread checks for work before it sleeps, so no wake-up is lost. No function waits
+ * for work or allocates memory: queued objects contain their links.
  */
 #include <assert.h>
 

@@ -38,7 +38,7 @@ static const struct tool_option graph_options[] = {
 	{ "graph", "GRAPH", 1,
 	  "Edge index [2,E] or [E,2] as a SRC (repeatable, to join lists; append +FIRST,FIRST if "
 	  "its ids start at these), or csc:SRC,SRC (indptr and indices of in-neighbours), or "
-	  "csr:SRC,SRC (of out-neighbours); default: no edges",
+	  "csr:SRC,SRC (of out-neighbours), or none: no edges",
 	  TOOL_SET(add_graph) },
 	{ "undirected", NULL, 2, "Add the reverse of every edge",
 	  TOOL_FLAG(struct tool_graph_args, opts.undirected) },

@@ -65,7 +65,8 @@ static void check_complete(const struct argp_state *state, void *ctx)
 	const enum rung_score_method method = args->score.opts.method;
 
 	if (!tool_graph_given(&args->graph))
-		argp_error(state, "--graph is missing: an edge index, csc:SRC,SRC or csr:SRC,SRC");
+		argp_error(state,
+		           "--graph is missing: an edge index, csc:SRC,SRC, csr:SRC,SRC or none");
 	if (!args->out)
 		argp_error(state, "--out is missing: the file to write");
 	if (tool_score_samples(method) && args->score.fanouts.count == 0)

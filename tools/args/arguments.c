@@ -350,7 +350,7 @@ static const struct tool_option engine_options[] = {
 	            "auto, nvme, io_uring_poll, io_uring or pread") },
 	{ "buffered", NULL, 6, "Read through the page cache instead of O_DIRECT",
 	  TOOL_FLAG(struct tool_store_args, buffered) },
-	{ "no-merge", NULL, 6, "Read neighbouring rows one by one",
+	{ "no-merge", NULL, 6, "Read adjacent rows of the file one by one",
 	  TOOL_FLAG(struct tool_store_args, no_merge) },
 	{ "merge-gap", "SIZE", 6,
 	  "Largest gap between two rows of one read, in bytes (default: from --profile, else "

@@ -4,24 +4,25 @@
  * the state of one call of rung_numa_measure().
  *
  * Each matrix has a function that adds its results, present or absent. Memory is allocated on one
- * node at a time, so a matrix iterates over memory nodes outside and CPU nodes inside;
+ * node at a time, so a matrix has an outer loop over memory nodes and an inner loop over CPU nodes;
  * measure_run.c sorts the results by node afterwards.
  *
  * A team (measure_team.c) consists of one thread per core of a node, or of a single thread. The
  * threads are pinned and begin together; the measured time is that of the slowest. As in the store,
  * memory (measure_memory.c) is requested on its node and touched there, and its location is
- * queried. If it is elsewhere, the values are absent, with the reason, like everything that cannot
- * be measured. A failure ends the call only if it is not a property of the machine.
+ * queried. If it is on another node, the values are absent, with the reason, like all values that
+ * cannot be measured. A failure ends the call only if it is not a property of the machine.
  *
- * The code of the library is measured: gathers are src/gather/gather.c and kernels/gather.cu, reads
- * are the reader of the store with its engines. One thread opens, uses and closes it, because the
- * store reads on the thread that created the ring.
+ * The measured code is that of the library: gathers run src/gather/gather.c and kernels/gather.cu,
+ * and reads use the store's reader with its engines. One thread opens, uses and closes the reader,
+ * because the store, too, reads on the thread that created the ring.
  *
  * A GPU is identified by its bus id, because CUDA's numbers and the topology's positions may
  * differ. Memory of a node is registered once for all GPUs; GPU memory is allocated for one pair at
- * a time. If CUDA refuses an operation, the values are absent and its message is the reason. A
- * blocked stream is always released, after 5 s by a dedicated thread. CUDA_LAUNCH_BLOCKING, which
- * prevents blocking a stream, is a reason as well.
+ * a time. If CUDA refuses an operation, the values are absent and its message is the reason. Timing
+ * blocks a stream while work is queued; if the stream is not released within 5 s, a dedicated
+ * thread releases it. With CUDA_LAUNCH_BLOCKING set, a stream cannot be blocked, so the values are
+ * absent as well.
  */
 #ifndef RUNG_NUMA_MEASURE_H
 #define RUNG_NUMA_MEASURE_H
@@ -40,7 +41,8 @@
 /** Threads that stay on their CPUs and sleep until there is work. */
 struct rung__team;
 
-/** Work that each thread of a team does `passes` times. Thread `rank` of `count` does its share. */
+/** A thread's share of a team's work, repeated `passes` times. `rank` is the thread's number, below
+ * `count`, the number of threads. */
 typedef void (*rung__work_fn)(void *ctx, uint32_t rank, uint32_t count, uint64_t passes);
 
 /** Start a thread on each CPU; `cpus` must stay valid until the team is stopped. @return 0,
@@ -60,7 +62,7 @@ double rung__team_run(struct rung__team *team, rung__work_fn work, void *ctx, ui
 
 uint32_t rung__team_count(const struct rung__team *team);
 
-/** Time from the clock that NTP does not slew during the measurement. */
+/** Nanoseconds from a clock that NTP does not slew during a measurement. */
 uint64_t rung__measure_ns(void);
 
 /* ---- one call ---- */
@@ -91,9 +93,9 @@ struct rung_numa_report {
 
 /** Sizes for copies and gathers of GPUs. */
 struct rung__measure_gpu_sizes {
-	uint64_t table_bytes;    /* a copy, and the rows that are gathered from */
+	uint64_t table_bytes;    /* bytes of a copy, and of the table that gathers read */
 	uint64_t batch_bytes;    /* one gather, at most */
-	uint64_t batch_rows_max; /* rows of one gather, at most */
+	uint64_t batch_rows_max; /* maximum number of rows of one gather */
 };
 
 /** One call of rung_numa_measure(). */
@@ -104,22 +106,23 @@ struct rung__measuring {
 	struct rung_numa_report *report;
 	struct rung__measure_node *nodes; /* [node_count] */
 	size_t node_count;
-	/* [node_count x node_count], CPU node first; NaN: not measured, or not yet */
+	/* [node_count x node_count], CPU node first; NaN: not measured yet, or cannot be */
 	double *latency_ns;
-	/* whether memory can be bound to nodes, and the node of memory queried */
+	/* whether memory can be bound to nodes, and whether its location can be queried */
 	struct rung_numa_policy policy;
-	/* the size from which on the values of an array do not depend on the caches */
+	/* smallest size of an array whose values do not depend on the caches */
 	uint64_t array_bytes_advised;
-	/* [row_count] bytes of the rows that are gathered, ascending, each once */
+	/* [row_count] sizes of the rows to gather, in bytes, ascending, without duplicates */
 	uint32_t rows[RUNG__MEASURE_ROWS + RUNG__MEASURE_ROWS_MAX];
 	size_t row_count;
 	struct rung__measure_gpu_sizes gpu_sizes;
-	uint64_t gpu_table_bytes_advised; /* the same for the table of a GPU */
+	uint64_t gpu_table_bytes_advised; /* smallest such size of a GPU's table */
 	const char *step;                 /* the matrix that is being measured */
-	uint64_t done, total;             /* its results, for the progress */
+	uint64_t done, total;             /* its results so far and in total, for the progress */
 };
 
-/** Idle latency in ns from the CPUs of a node to memory of a node; positions in `nodes`. */
+/** Idle latency in ns from the CPUs of a node to memory of a node; both are positions in
+ * `nodes`. */
 static inline double *rung__measure_latency_of(const struct rung__measuring *m, size_t cpu_idx,
                                                size_t memory_idx)
 {
@@ -138,7 +141,7 @@ int rung__numa_measure(const char *root, const struct rung_topology *topology,
  */
 void rung__measure_sizes(struct rung__measuring *m);
 
-/** Add a value to a list that does not have it. */
+/** Append a value to a list, unless it is in the list already. */
 void rung__measure_add_once(uint32_t *list, size_t *count, uint32_t value);
 
 /** Bytes of the ids of a gather whose output is an array of `array_bytes`. */
@@ -198,7 +201,8 @@ int rung__measure_calibrate(const struct rung__measuring *m, rung__run_fn run, v
 int rung__measure_passes(struct rung__measuring *m, rung__run_fn run, void *ctx,
                          double **samples_out);
 
-/** Amounts per pass, each of which gives a value of the result. 0: the result does not have it. */
+/** Amounts per pass, each of which gives a value of the result. 0: the result does not have that
+ * value. */
 struct rung__measure_pass {
 	double bytes; /* bytes_per_s */
 	double items; /* per_s */
@@ -236,7 +240,8 @@ const char *rung__measure_no_cpu(struct rung__measuring *m, size_t idx);
  * report. */
 const char *rung__measure_no_memory(struct rung__measuring *m, size_t idx, uint64_t bytes);
 
-/** Bytes that may be allocated on a node: opts.memory_bytes_max and half of its free memory. */
+/** Bytes that may be allocated on a node: opts.memory_bytes_max or half of its free memory,
+ * whichever is smaller. */
 uint64_t rung__measure_available(const struct rung__measuring *m, size_t idx);
 
 /** Start a team on the cores of a node, or on one of them. A node without cores has its memory
@@ -260,7 +265,7 @@ const char *rung__measure_check(struct rung__measuring *m, size_t idx,
 /**
  * Allocate memory on a node: map it, touch it and check its location.
  * @param memory_out  empty after a reason or a failure; may be released in any case
- * @param why_out     NULL, or why it is missing
+ * @param why_out     NULL, or why the memory cannot be used
  * @return 0 or a failure
  */
 int rung__measure_alloc(struct rung__measuring *m, size_t idx, uint64_t bytes, uint64_t page_bytes,
@@ -278,7 +283,7 @@ int rung__measure_machine(struct rung__measuring *m);
 struct rung__measure_pair {
 	size_t cpu_idx, memory_idx;
 	const struct rung__measure_memory *memory;
-	const char *why; /* NULL, or why nothing can be measured there: all results are absent */
+	const char *why; /* NULL, or why this pair cannot be measured: all its results are absent */
 };
 
 /**
@@ -290,11 +295,11 @@ int rung__measure_each(struct rung__measuring *m,
                        int (*measure)(struct rung__measuring *m,
                                       const struct rung__measure_pair *pair));
 
-/** Sizes for rung__measure_each(): one array and three arrays of a node. */
+/** Sizes for rung__measure_each(): the bytes of one array, or of three arrays, of a node. */
 uint64_t rung__measure_one_array(const struct rung__measuring *m, size_t memory_idx);
 uint64_t rung__measure_three_arrays(const struct rung__measuring *m, size_t memory_idx);
 
-/** A result of a pair without values: its nodes, array size and shares. */
+/** A result of a pair with its nodes, array size and shares, but without values. */
 struct rung_numa_result rung__measure_of_pair(const struct rung__measuring *m,
                                               enum rung_numa_matrix matrix,
                                               const struct rung__measure_pair *pair);

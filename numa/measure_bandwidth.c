@@ -4,8 +4,8 @@
  * does: each array that a loop names counts once per pass.
  *
  * The three arrays are parts of one allocation on the memory's node (rung__measure_three_arrays()).
- * The loops are in measure_kernels.c; their streaming stores make the counted bytes those that are
- * transferred.
+ * The loops are in measure_kernels.c; they use streaming stores, so that the counted bytes are the
+ * transferred ones.
  */
 #include "measure.h"
 

@@ -3,8 +3,8 @@
  * Measures the cost per GiB before memory can be used: the first touch, and pinning it for
  * io_uring. Both occur when a store is opened and depend on the size of the pages.
  *
- * A touch makes memory fresh only once, so each sample maps memory again. Registering can be
- * undone, so all its samples use the same memory.
+ * Memory is fresh only until its first touch, so each sample of a touch maps memory again.
+ * Registering can be undone, so all samples of registering use the same memory.
  */
 #include <errno.h>
 #include <string.h>
@@ -91,7 +91,7 @@ static int touch_once(struct rung__measuring *m, size_t idx, uint64_t page_bytes
 }
 
 /* Add the result of one thread or of all cores. A CPU that threads cannot be pinned to
- * (RUNG_E_NOSUP) is a property of the machine, and the reason of an absent result. */
+ * (RUNG_E_NOSUP) is a property of the machine, so it makes the result absent. */
 static int touch_by(struct rung__measuring *m, size_t idx, uint64_t page_bytes, int all_cores)
 {
 	const struct rung__measure_pass pass = { .gib = (double)buffer_bytes(m) / GIB };
@@ -152,10 +152,10 @@ struct registering {
 	struct iovec memory; /* touched */
 	double *seconds;     /* [samples] */
 	uint32_t samples;
-	int err; /* errno of the first refusal, which ends the work; 0 */
+	int err; /* 0, or errno of the first refusal, which ends the work */
 };
 
-/* All samples, on one thread. Undoing the registration is not timed. */
+/* Take all samples on one thread. Undoing a registration is not timed. */
 static void register_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passes)
 {
 	struct registering *r = ctx;
@@ -190,7 +190,7 @@ static const char *why_refused(struct rung__measuring *m, int err)
 }
 
 /* Measure touched memory with a ring of one entry: registering uses no queue. Containers may forbid
- * io_uring, which is the reason of an absent result. */
+ * io_uring; the result is then absent. */
 static int register_memory(struct rung__measuring *m, size_t idx, struct rung_numa_result *like,
                            const struct rung__measure_memory *memory)
 {

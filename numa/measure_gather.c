@@ -8,9 +8,9 @@
  *
  * By Little's law a core that receives r rows per second with a latency of l seconds has r x l rows
  * in flight. The loop prefetches 8 KiB ahead, at most 16 or 32 rows, and a core has a few tens of
- * fill buffers: one of the two limits small rows.
+ * fill buffers: one of these two limits applies to small rows.
  *
- * Tables have the size of training tables, if memory allows: they exceed the reach of the TLB,
+ * If memory allows, tables are as large as in training. They exceed the reach of the TLB,
  * especially in a virtual machine. bench/README.md has results.
  */
 
@@ -28,8 +28,8 @@ struct gather {
 	_Atomic(int) failed; /* nonzero: a thread's gather was refused */
 };
 
-/* A thread's rows of the output, and their ids: whole blocks of 64, so that each begins at an
- * address that vectors may be streamed to. */
+/* A thread's rows of the output, and their ids: whole blocks of 64, so that each part is aligned
+ * for streaming vector stores. */
 static void part_of(const struct gather *gather, uint32_t rank, uint32_t count, uint64_t *begin_out,
                     uint64_t *end_out)
 {
@@ -179,7 +179,8 @@ static int measure_rows(struct rung__measuring *m, const struct rung__measure_pa
 	like.all_cores = all_cores;
 	like.row_bytes = row_bytes;
 	like.buffer_bytes = table_bytes;
-	like.advised_bytes = 2 * m->array_bytes_advised; /* the least table of an advised array */
+	/* the smallest table of a node with arrays of the advised size */
+	like.advised_bytes = 2 * m->array_bytes_advised;
 	if (pair->why)
 		return rung__measure_absent(m, &like, (uint32_t)row_bytes, pair->why);
 	gather.out = gather.table + table_bytes;

@@ -3,10 +3,10 @@
  * Measures reads and writes by GPUs: in the memory of each node over the link, in the memory of
  * other GPUs, and in local memory.
  *
- * Copies use the copy engines, gathers the kernel of the store, with memory several times as large
- * as the caches; src/device/meter.h describes the timing. Rows are drawn once, in lists that
- * alternate, so that a gather does not find the rows of the previous one in a cache. Bytes are
- * counted once, as transferred, not as read plus written.
+ * Copies use the copy engines, and gathers use the kernel of the store. The memory is several times
+ * as large as the caches. src/device/meter.h describes the timing. Rows are drawn once, in several
+ * lists that are used in turn, so that a gather does not find the rows of the previous one in a
+ * cache. Bytes are counted once, as transferred, not as read plus written.
  *
  * A refusal by CUDA is a property of the machine, and the reason why a value is absent.
  */
@@ -21,7 +21,8 @@
  * each, so that they do not overlap. */
 struct gpu_kind {
 	const char *name;
-	bool to, from; /* copies to the GPU that measures, and from it; neither: in sequence */
+	/* copies to the measuring GPU, copies from it; neither: a gather of rows in sequence */
+	bool to, from;
 };
 
 static const struct gpu_kind gather_kind = { .name = "gather" };
@@ -58,8 +59,8 @@ struct pair {
 	uint32_t group;
 };
 
-/* A gather of rows of this size. The batch is bounded in bytes and in rows, and there are as many
- * lists as it takes to gather as many bytes as the table has, at most LISTS_MAX. */
+/* A gather of rows of this size. The batch is bounded in bytes and in rows, and there are enough
+ * lists to gather as many bytes in total as the table has, but at most LISTS_MAX. */
 static struct rung__meter_gather gather_of(const struct rung__measuring *m, const struct pair *pair,
                                            uint32_t row_bytes)
 {
@@ -119,7 +120,7 @@ static void set_copies(const struct rung__measuring *m, const struct pair *pair,
 }
 
 /* Fill in a gather. Without `row_bytes` it reads rows in sequence, as fast as a kernel reads this
- * memory, and has no rate of rows. @param ids_out  as in put_ids() */
+ * memory, and the result has no rate of rows. @param ids_out  as in put_ids() */
 static int set_gather(const struct rung__measuring *m, const struct pair *pair, uint32_t row_bytes,
                       struct work *work, void **ids_out)
 {
@@ -155,7 +156,7 @@ static int measure_kind(struct rung__measuring *m, const struct pair *pair,
 		rc = rung__measure_passes(m, run, &work, &seconds);
 	if (rc < 0)
 		rc = rung__measure_why(m, rc, &why);
-	/* after the failure was recorded; NULL if no ids were allocated */
+	/* comes after the failure is recorded; ids is NULL if none were allocated */
 	work.ops->release(pair->gpu->number, ids);
 	if (rc < 0)
 		return rc;

@@ -12,7 +12,7 @@ struct rung__measured_gpu {
 	/* position in the topology; -1: the GPU is not in the topology */
 	int position;
 	const char *bus_id;        /* NULL: unknown; owned by the report */
-	struct rung__meter *meter; /* NULL: not available for the reason `why` */
+	struct rung__meter *meter; /* NULL: not available; why has the reason */
 	const char *why;           /* owned by the report */
 };
 
@@ -23,9 +23,10 @@ struct rung__measure_gpus {
 	size_t count;
 };
 
-/** List the GPUs and open a meter for each that can be measured. A GPU that cannot is in the list
- * with its reason. @param why_out set to NULL, or to the reason why CUDA has no GPU at all. @return
- * 0, RUNG_E_NOMEM */
+/** List the GPUs and open a meter for each that can be measured. A GPU that cannot be measured is
+ * in the list with the reason.
+ * @param why_out  set to NULL, or to the reason why CUDA has no GPU at all
+ * @return 0, RUNG_E_NOMEM */
 int rung__measure_open_gpus(struct rung__measuring *m, struct rung__measure_gpus *gpus_out,
                             const char **why_out);
 /** Close the meters and free the list. */

@@ -3,9 +3,9 @@
  * The GPUs to measure: those that CUDA shows, each with a meter, and those of the topology that
  * CUDA does not show, each with a reason.
  *
- * CUDA and the topology number GPUs differently, so the bus id joins them. A failure of CUDA is a
- * property of the machine and becomes the reason of absent values; only a lack of host memory ends
- * the call.
+ * CUDA and the topology number GPUs differently, so GPUs are matched by bus id. A failure of CUDA
+ * is a property of the machine and becomes the reason of absent values; only a lack of host memory
+ * ends the call.
  */
 #include <string.h>
 
@@ -60,7 +60,7 @@ static int open_gpu(struct rung__measuring *m, struct rung__measure_gpus *gpus,
 static int add_others(struct rung__measuring *m, struct rung__measure_gpus *gpus, const char *why)
 {
 	struct rung_topology_info info = { .size = sizeof(info) };
-	const size_t shown = gpus->count; /* only CUDA's GPUs can have the position */
+	const size_t shown = gpus->count; /* only entries of GPUs that CUDA shows can match */
 
 	rung_topology_info(m->topology, &info);
 	for (uint32_t i = 0; i < info.gpu_count; i++) {

@@ -16,7 +16,8 @@
 #if RUNG__HAVE_STREAM
 #define AVX __attribute__((target("avx")))
 
-/* The loops are compiled for AVX in a library that is not: has_avx() selects them at run time. */
+/* These loops are compiled for AVX, although the library as a whole is not: has_avx() selects them
+ * at run time. */
 
 AVX static void read_avx(const double *b, size_t count)
 {
@@ -47,7 +48,7 @@ AVX static void write_avx(double *a, size_t count)
 
 AVX static void copy_avx(double *a, const double *b, size_t count)
 {
-	/* the copy loop of the gathers, which measure_gather.c compares with it */
+	/* gathers copy with the same loop, and measure_gather.c compares them with this one */
 	rung__copy_streamed((unsigned char *)a, (const unsigned char *)b, count * sizeof(*a));
 	rung__copy_fence();
 }

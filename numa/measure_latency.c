@@ -12,7 +12,8 @@
 #include "measure.h"
 
 #define HOPS          65536u /* number of hops in a pass */
-#define CHUNK_DOUBLES 512u   /* what an injecting core reads between two pauses: one page */
+/* an injecting core pauses after this many doubles, which are one page */
+#define CHUNK_DOUBLES 512u
 
 /* Number of pause instructions of an injecting core after each page that it reads, for level 1 and
  * up; 0: no pauses. A pause takes 10 to 60 ns. */
@@ -128,7 +129,7 @@ int rung__measure_latency(struct rung__measuring *m)
 
 /* ---- loaded ---- */
 
-/* Levels, with level 0, at which nothing is injected. */
+/* Number of levels, including level 0, at which nothing is injected. */
 static uint32_t level_count(const struct rung__measuring *m)
 {
 	return 1 +
@@ -152,7 +153,7 @@ static void run_level(const struct rung__measuring *m, struct rung__team *team,
 		seconds = (double)(load->end_ns - load->begin_ns) / 1e9;
 		if (i > 0) {
 			chase_s[i - 1] = seconds / (double)passes;
-			/* at least one byte: level 0 injects none, and its rate is not used */
+			/* at least 1, because level 0 injects no bytes; its rate is not used */
 			byte_s[i - 1] =
 				seconds / RUNG__MAX((double)atomic_load(&load->injected_bytes), 1);
 		} else { /* 10 % more, so that a faster sample is still long enough */

@@ -4,8 +4,8 @@
  * that affect the results.
  *
  * Cores and caches are read from sysfs below m->root, which may be that of a recorded machine. They
- * decide the threads of a team and the sizes of arrays. The texts are only reported. A file that
- * the kernel does not have leaves its value unknown.
+ * determine the number of threads of a team and the sizes of arrays. The settings are only
+ * reported. If the kernel does not have a file, its value is unknown.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,7 +95,8 @@ static int read_core(struct rung__sys *sys, uint32_t cores_max, struct rung__mea
 	return 0;
 }
 
-/* Read the cores and caches of each node. Arrays have space for each allowed CPU as a core. */
+/* Read the cores and caches of each node. The arrays have space for as many cores as there are
+ * allowed CPUs. */
 static int read_nodes(struct rung__measuring *m, struct rung__sys *sys)
 {
 	for (size_t i = 0; i < m->node_count; i++) {

@@ -60,8 +60,8 @@ uint64_t rung__measure_available(const struct rung__measuring *m, size_t idx)
 	uint64_t free_bytes = m->nodes[idx].node->free_bytes;
 
 	rung_topology_info(m->topology, &info);
-	/* RUNG_UNKNOWN is the largest value, so the minimum ignores it. The second value includes
-	 * the limits of control groups. */
+	/* RUNG_UNKNOWN is the largest value, so the minimum ignores it. info.available_bytes
+	 * respects the limits of control groups. */
 	free_bytes = RUNG__MIN(free_bytes, info.available_bytes);
 	if (free_bytes == RUNG_UNKNOWN)
 		return m->opts.memory_bytes_max ? m->opts.memory_bytes_max : UINT64_C(1) << 30;
@@ -94,8 +94,8 @@ int rung__measure_map(struct rung__measuring *m, size_t idx, uint64_t bytes, uin
 	if (!memory.base)
 		return rung__fail(RUNG_E_NOMEM, "measuring: no memory for %" PRIu64 " bytes",
 		                  bytes);
-	/* rung__map_pages() requests huge pages. The call fails on kernels without huge pages, and
-	 * then there is nothing to prevent. */
+	/* rung__map_pages() requests huge pages, which this call undoes. It fails only on kernels
+	 * without huge pages, where it is not needed. */
 	if (page_bytes < RUNG__MEASURE_HUGE_BYTES)
 		madvise(memory.base, (size_t)bytes, MADV_NOHUGEPAGE);
 	if (m->policy.can_bind) /* before the first touch; rung__measure_check() checks it */

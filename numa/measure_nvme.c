@@ -4,8 +4,8 @@
  * engines, registered memory, and groups in which reads are submitted and reaped. One thread reads,
  * on the cores of each node in turn, with its buffers there. The queue is kept full.
  *
- * Targets are files given by the caller, a temporary file in a folder (--dir), or without either
- * the NVMe drives of the topology as a whole.
+ * Targets are files given by the caller, a temporary file in a folder (--dir), or, without either,
+ * whole NVMe drives of the topology.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +36,7 @@
 /* least share of a file's bytes that are on the disk: reads of a hole never reach the disk */
 #define SPARSE 0.9
 
-static const uint32_t standard_bytes[] = { 0, 4096, 16384, 65536, 131072 }; /* 0 means a sector */
+static const uint32_t standard_bytes[] = { 0, 4096, 16384, 65536, 131072 }; /* 0: one sector */
 
 /* A file or block device that is read. */
 struct nvme_target {
@@ -55,7 +55,8 @@ struct nvme_reader {
 	unsigned char *pool;     /* [POOL_BYTES] on the node of the thread */
 	bool started;            /* the reader was started and must be stopped */
 	struct rung__burst burst;
-	/* the step requested of the thread; the message of a failure is thread-local */
+	/* the step that the thread runs next, and its outcome, which includes the message of a
+	 * failure because messages are thread-local */
 	int (*step)(struct nvme_reader *reader);
 	int rc;
 	char error[RUNG__ERROR_BYTES];
@@ -135,8 +136,8 @@ static int run(struct nvme_reader *reader, int (*step)(struct nvme_reader *reade
 
 /* ---- results ---- */
 
-/* Add the result of one read size and queue depth. Samples are times of a burst, not numbers of
- * passes: the queue must stay full for all of the time. */
+/* Add the result of one read size and queue depth. A sample is a burst of a given duration, not a
+ * number of passes: the queue must stay full all the time. */
 static int measure_value(struct nvme_reader *reader, const struct rung_numa_result *base,
                          uint32_t group)
 {
@@ -150,7 +151,7 @@ static int measure_value(struct nvme_reader *reader, const struct rung_numa_resu
 
 	like.row_bytes = burst->read_bytes;
 	like.queue_depth = burst->depth;
-	/* the first sample is dropped */
+	/* the first burst is short, and its time is not used */
 	for (uint32_t i = 0; i <= m->opts.samples && rc == 0; i++) {
 		burst->ns = (uint64_t)(i ? sample_ns : sample_ns / 4);
 		rc = run(reader, reader_read);
@@ -390,7 +391,7 @@ static int dir_bytes(const struct rung__measuring *m, uint64_t *bytes_out)
 	return rung__space_check(m->opts.dir, *bytes_out);
 }
 
-/* Measure the disk of a folder with a temporary file, which is gone when it is closed or the
+/* Measure the disk of a folder with a temporary file, which disappears when it is closed or the
  * process ends. */
 static int measure_dir(struct rung__measuring *m, uint32_t group)
 {

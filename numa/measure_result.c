@@ -54,8 +54,8 @@ struct rung_numa_result rung__measure_blank(enum rung_numa_matrix matrix)
 	};
 }
 
-/* Add a copy of `like` as the last result. Growing moves all results, so *result_out is valid until
- * the next call. The counter `done` may exceed an estimated total. */
+/* Add a copy of `like` as the last result. Growing the array moves all results, so *result_out is
+ * valid until the next call. The counter `done` may exceed an estimated total. */
 static int add(struct rung__measuring *m, const struct rung_numa_result *like, uint32_t group,
                struct rung_numa_result **result_out)
 {

@@ -151,8 +151,8 @@ static int prepare(struct rung__measuring *m)
 	return 0;
 }
 
-/* Order of the results: by matrix, group, CPU node, memory node. Measuring has another order,
- * because memory is allocated once for all CPU nodes. */
+/* Order of the results: by matrix, group, CPU node, memory node. They are measured in a different
+ * order, because memory is allocated once for all CPU nodes. */
 static int by_nodes(const void *a, const void *b)
 {
 	const struct rung__measure_entry *x = a, *y = b;

@@ -12,7 +12,7 @@
 #include "measure.h"
 
 #define CACHES              4u /* size of an array, in multiples of the last-level cache */
-#define CACHES_MIN          2u /* the advised minimum, and the size with quick */
+#define CACHES_MIN          2u /* the advised minimum, which is also the size with opts.quick */
 #define CACHE_BYTES_UNKNOWN (32u << 20)
 #define CORE_BYTES          (16u << 20) /* array per core: more than a gather keeps cached */
 /* with smaller arrays the start of threads would be measured */

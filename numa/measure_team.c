@@ -27,7 +27,8 @@ struct member {
 };
 
 struct rung__team {
-	pthread_mutex_t starting; /* held until all threads were started, or one could not be */
+	/* held until all threads have been started, or starting one has failed */
+	pthread_mutex_t starting;
 	/* barrier of the threads and the caller: ready, begin, end of a run */
 	pthread_barrier_t turn;
 	uint32_t count; /* threads that were started */

@@ -28,7 +28,7 @@ extern "C" { /* for kernels/ */
 #define RUNG__MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define RUNG__MAX(a, b)    ((a) > (b) ? (a) : (b))
 
-#define RUNG__ERROR_BYTES 1024  /* of a failure's text, including the NUL; longer texts are cut */
+#define RUNG__ERROR_BYTES 1024  /* longest text of a failure, with its NUL; longer ones are cut */
 #define RUNG__PAGE_BYTES  4096u /* alignment that O_DIRECT accepts on every device */
 
 /**
@@ -55,12 +55,12 @@ int rung__fail_text(int status, const char *text);
 
 /**
  * The first failure of several threads. The last error is private to its thread, so its text is
- * copied here for the thread that reports it. All zero: no failure. rung__failure_keep() needs no
- * lock. Report the failure after the threads have ended, or under the lock under which they keep
- * failures: the text is written after `rc`.
+ * copied here for the thread that reports it. A zeroed struct has no failure. rung__failure_keep()
+ * needs no lock. It writes the text after `rc`, so call rung__failure_report() only after the
+ * threads have ended, or with a lock held that each thread also holds while it keeps a failure.
  */
 struct rung__failure {
-	int rc; /* of the first failure; 0: none */
+	int rc; /* status of the first failure; 0: no failure */
 	char text[RUNG__ERROR_BYTES];
 };
 
@@ -77,7 +77,7 @@ int rung__failure_report(const struct rung__failure *failure);
 void *rung__malloc(size_t bytes);
 /** The same, zeroed. */
 void *rung__zalloc(size_t bytes);
-/** An array. NULL if its size overflows; one byte for count 0. */
+/** Allocate an array. Returns NULL if its size overflows, and one byte for count 0. */
 void *rung__malloc_array(uint64_t count, size_t item_bytes);
 void *rung__zalloc_array(uint64_t count, size_t item_bytes);
 /** After a failure `ptr` is unchanged. */
@@ -116,7 +116,7 @@ void *rung__map_shared(int fd, uint64_t bytes, bool writable);
  * pages. @return false with errno */
 bool rung__map_shared_at(void *base, int fd, uint64_t offset, uint64_t bytes);
 /** Replace the writable mapping at `base` by a read-only one. @return false with errno; the range
- * then still has the old mapping, or none */
+ * then has the old mapping, or is unmapped */
 bool rung__map_readonly(void *base, int fd, uint64_t bytes);
 void rung__unmap_pages(void *ptr, uint64_t bytes);
 

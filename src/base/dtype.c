@@ -28,7 +28,7 @@ const char *rung_dtype_name(enum rung_dtype dtype)
 
 enum rung_dtype rung__dtype_parse(const char *name)
 {
-	/* from 1: "none" is not a name of a type */
+	/* from 1: entry 0 is "none", which is not the name of a type */
 	for (int i = 1; i < RUNG_DTYPE_COUNT; i++) {
 		if (strcmp(name, dtypes[i].name) == 0)
 			return (enum rung_dtype)i;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that claim the next job number until none is left: long and short jobs then balance, and
- * the order of starts is the order of numbers. One lock guards the counters; it is not held during
- * a job.
+ * Each thread claims the next job number until none is left. So a thread with short jobs does more
+ * of them, and jobs start in the order of their numbers. One lock guards the counters; it is not
+ * held during a job.
  */
 #include "base/jobs.h"
 
@@ -18,13 +18,13 @@ struct worker {
 };
 
 struct rung__jobs {
-	pthread_mutex_t lock;   /* for begun, ended, stopped and failure */
+	pthread_mutex_t lock;   /* guards begun, ended, stopped and failure */
 	pthread_cond_t changed; /* a job has ended, or the jobs were stopped */
 	rung__job_fn fn;
 	void *ctx;
 	uint64_t count, begun, ended; /* ended <= begun <= count */
 	bool stopped;                 /* a job failed, or rung__jobs_stop() was called */
-	struct rung__failure failure; /* the first one */
+	struct rung__failure failure; /* the first failure */
 	uint32_t worker_count;        /* threads that were started */
 	struct worker workers[];      /* space for the requested number */
 };
@@ -106,7 +106,8 @@ bool rung__jobs_wait(struct rung__jobs *jobs, uint64_t ended)
 	pthread_mutex_lock(&jobs->lock);
 	while (jobs->ended < ended && !jobs->stopped)
 		pthread_cond_wait(&jobs->changed, &jobs->lock);
-	good = !jobs->stopped; /* a failure counts even if enough jobs have ended */
+	/* after a failure the result is false, even if enough jobs have ended */
+	good = !jobs->stopped;
 	pthread_mutex_unlock(&jobs->lock);
 	return good;
 }

@@ -120,7 +120,7 @@ char *rung__vformat(const char *format, va_list args)
 	char *text;
 	int len;
 
-	va_copy(again, args); /* the first call, which measures, would use up `args` */
+	va_copy(again, args); /* the first call only measures the text, but would use up `args` */
 	len = vsnprintf(NULL, 0, format, again);
 	va_end(again);
 	text = len < 0 ? NULL : rung__malloc((size_t)len + 1);
@@ -145,7 +145,7 @@ void rung__free(void *ptr)
 	free(ptr);
 }
 
-/* public: callers may have another allocator than the library */
+/* public, because callers may use a different allocator than the library */
 void rung_free(void *ptr)
 {
 	free(ptr);
@@ -256,10 +256,11 @@ int rung__opts_copy_in(void *dst, size_t dst_size, const void *src, const char *
 	/* a caller of a newer rung: options that are unknown here must have their defaults, zero */
 	for (size_t i = dst_size; i < src_size; i++) {
 		if (bytes[i])
-			return rung__fail(RUNG_E_ABI,
-			                  "%s: has %zu bytes with byte %zu set, but this version "
-			                  "of rung supports %zu; update the library",
-			                  what, src_size, i, dst_size);
+			return rung__fail(
+				RUNG_E_ABI,
+				"%s: has %zu bytes and uses byte %zu, but this version of "
+				"rung supports at most %zu bytes; update the library",
+				what, src_size, i, dst_size);
 	}
 	memcpy(dst, src, RUNG__MIN(dst_size, src_size));
 	return 0;
@@ -274,10 +275,11 @@ int rung__opts_copy_out(void *dst, const void *known, size_t known_bytes, const 
 		return rung__fail(RUNG_E_INVAL, "%s: size is %zu; set it to sizeof(struct %s)",
 		                  what, size, what);
 	if (size > known_bytes)
-		return rung__fail(RUNG_E_ABI,
-		                  "%s: has %zu bytes, but this version of rung supports %zu; "
-		                  "update the library",
-		                  what, size, known_bytes);
+		return rung__fail(
+			RUNG_E_ABI,
+			"%s: has %zu bytes, but this version of rung supports at most %zu; "
+			"update the library",
+			what, size, known_bytes);
 	/* the caller's size stays */
 	memcpy((char *)dst + sizeof(size), (const char *)known + sizeof(size), size - sizeof(size));
 	return 0;

@@ -17,7 +17,8 @@
 /** Member of an entry; all zero while it is not in a list. An entry with several links can be in
  * several lists. */
 struct rung__link {
-	struct rung__link *next; /* the next link; of the last link, the first: never NULL */
+	/* the next link, or the first one if this is the last; never NULL */
+	struct rung__link *next;
 };
 
 /** All zero: empty. */

@@ -9,7 +9,7 @@
 #include "rung_config.h"
 
 static _Thread_local char last_error[RUNG__ERROR_BYTES];
-static _Thread_local uint64_t last_error_least; /* bytes; 0: the error was not a small budget */
+static _Thread_local uint64_t last_error_least; /* bytes; 0: not an error about a memory budget */
 
 const char *rung_status_name(int status)
 {
@@ -19,7 +19,7 @@ const char *rung_status_name(int status)
 		return #code;
 		RUNG_STATUS_LIST(NAME_CASE)
 #undef NAME_CASE
-	default: /* counts are successes, too */
+	default: /* positive values are counts, returned on success */
 		return status >= 0 ? "RUNG_OK" : "RUNG_E_?";
 	}
 }
@@ -129,7 +129,7 @@ void rung__failure_keep(struct rung__failure *failure, int rc)
 {
 	int none = 0;
 
-	/* only the thread whose rc was stored writes the text, so two never race for it */
+	/* only the thread that stored its rc writes the text, so no two threads write it */
 	if (rc < 0 && __atomic_compare_exchange_n(&failure->rc, &none, rc, false, __ATOMIC_RELAXED,
 	                                          __ATOMIC_RELAXED))
 		snprintf(failure->text, sizeof(failure->text), "%s", rung_last_error());

@@ -67,21 +67,22 @@ static void init_index(struct rung__cache_index *index, const struct rung__cache
 static int check_index(const struct rung__cache_index *index, const struct rung__cache_shape *shape)
 {
 	if (index->magic != RUNG__CACHE_MAGIC || index->version != RUNG__CACHE_VERSION)
-		return rung__fail(RUNG_E_FORMAT,
-		                  "cold-row cache: the index of the other process has version %u, "
-		                  "not %u; use one version of rung in all processes",
-		                  index->magic == RUNG__CACHE_MAGIC ? index->version : 0,
-		                  RUNG__CACHE_VERSION);
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"cold-row cache: the other process uses index version %u, but this "
+			"process uses %u; use the same version of rung in both",
+			index->magic == RUNG__CACHE_MAGIC ? index->version : 0,
+			RUNG__CACHE_VERSION);
 	if (index->shape.rank_first != shape->rank_first ||
 	    index->shape.row_count != shape->row_count ||
 	    index->shape.frame_count != shape->frame_count)
-		return rung__fail(RUNG_E_FORMAT,
-		                  "cold-row cache: the other process caches %" PRIu64
-		                  " of the %" PRIu64 " rows from rank %" PRIu64 " on, not %" PRIu64
-		                  " of %" PRIu64 " from %" PRIu64,
-		                  index->shape.frame_count, index->shape.row_count,
-		                  index->shape.rank_first, shape->frame_count, shape->row_count,
-		                  shape->rank_first);
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"cold-row cache: the other process has %" PRIu64 " frames for %" PRIu64
+			" rows from rank %" PRIu64 " on, but this process has %" PRIu64
+			" for %" PRIu64 " from %" PRIu64 "; use the same settings in both",
+			index->shape.frame_count, index->shape.row_count, index->shape.rank_first,
+			shape->frame_count, shape->row_count, shape->rank_first);
 	return 0;
 }
 
@@ -134,7 +135,7 @@ int rung__cache_open(const struct rung__cache_shape *shape, void *index, int fd,
 	if (!lay_out(shape, &layout))
 		return rung__fail(RUNG_E_FORMAT,
 		                  "cold-row cache: %" PRIu64 " frames for %" PRIu64
-		                  " rows from rank %" PRIu64 " on is not a valid size",
+		                  " rows from rank %" PRIu64 " on are not a valid size",
 		                  shape->frame_count, shape->row_count, shape->rank_first);
 	if (create)
 		init_index(index, shape);
@@ -179,8 +180,9 @@ void rung__cache_close(struct rung__cache *cache)
 
 /* ---- rows ---- */
 
-/* The next use of a frame after a hit: that of this process, or that of another process if it is
- * nearer and still to come. */
+/* The next use of a frame after a hit. `next_use` is the next use by this process; `known` is
+ * stored in the frame, perhaps by another process, and is kept if it is nearer and still to
+ * come. */
 static uint32_t nearest(const struct rung__cache *cache, uint32_t known, uint32_t next_use)
 {
 	if (known != 0 && rung__cache_later(known, cache->clock) &&
@@ -230,8 +232,8 @@ static uint32_t reader_of(const struct rung__cache_frame *frame)
 	return (word & 0xff) == RUNG__CACHE_FRAME_READING ? word >> 8 : RUNG__CACHE_NONE;
 }
 
-/* A row that another client is reading. Its use stays in the window unless the row is to be read
- * here, because it will be looked up again. */
+/* A row that another client is reading. If that client is late, the row must be read here.
+ * Otherwise its use stays in the window, because the row will be looked up again. */
 static enum rung__cache_lookup accept_remote(struct rung__cache *cache, uint32_t client,
                                              uint64_t batch, uint64_t row,
                                              struct rung__cache_slot *slot_out)
@@ -256,7 +258,7 @@ enum rung__cache_lookup rung__cache_look_up(struct rung__cache *cache, uint64_t 
 	assert(reader <= RUNG__CACHE_HELD_COUNT);
 	if (row >= cache->shape.row_count)
 		return RUNG__CACHE_PASS;
-	if (!cache->locked) { /* the window is private, and stays exact */
+	if (!cache->locked) { /* the window is private: it is kept exact without the index */
 		rung__cache_window_remove(cache, batch, row);
 		return RUNG__CACHE_PASS;
 	}
@@ -275,7 +277,7 @@ enum rung__cache_lookup rung__cache_look_up(struct rung__cache *cache, uint64_t 
 		                               .reader = held & RUNG__CACHE_HELD_COUNT };
 	if (held & RUNG__CACHE_HELD_READING)
 		return RUNG__CACHE_READING;
-	if (rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_FILLED) /* damage, as above */
+	if (rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_FILLED) /* the index was damaged */
 		return RUNG__CACHE_PASS;
 	pin_hit(cache, link, next_use);
 	return RUNG__CACHE_HIT;
@@ -316,7 +318,7 @@ void rung__cache_unpin(struct rung__cache *cache, uint32_t frame_idx)
 {
 	assert((cache->held[frame_idx] & RUNG__CACHE_HELD_COUNT) > 0 &&
 	       !(cache->held[frame_idx] & RUNG__CACHE_HELD_READING));
-	/* also not 0 if an update of the frame is deferred: that will apply this change too */
+	/* a deferred update of the frame also makes this nonzero; it will apply this change too */
 	if (--cache->held[frame_idx] != 0)
 		return;
 	if (cache->locked)

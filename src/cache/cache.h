@@ -3,15 +3,15 @@
  * The cold-row cache: rows of the tier "nvme" that are kept in *frames*, and the window of coming
  * batches.
  *
- * Replacement. Each batch is known before it is gathered: long before, by rung_prefetch()
- * (*announced*), or from its submission, which is early enough with several requests in flight.
- * Only the next use of a row counts. With announced batches a row is cached if it is needed sooner
- * than the row it would evict (L. A. Belady, "A study of replacement algorithms for a
- * virtual-storage computer", IBM Systems Journal 5(2), 1966, with bypassing); rows that no known
- * batch needs are ordered by score, that is by rank, and the coldest is evicted first. Without
- * announcements a row that is hotter than the coldest cached row evicts it; a colder row is
- * admitted when it misses twice in a short time, and evicts the row that SIEVE selects (Zhang et
- * al., "SIEVE is Simpler than LRU", NSDI 2024).
+ * Replacement. Each batch is known before it is gathered. A batch that rung_prefetch() has
+ * *announced* is known long before; any other is known from its submission on, which is early
+ * enough with several requests in flight. Only the next use of a row counts. With announced batches
+ * a row is cached if it is needed sooner than the row it would evict (L. A. Belady, "A study of
+ * replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966, with
+ * bypassing); rows that no known batch needs are ordered by score, that is by rank, and the coldest
+ * is evicted first. Without announcements a row that is hotter than the coldest cached row evicts
+ * it; a colder row is admitted when it misses twice in a short time, and evicts the row that SIEVE
+ * selects (Zhang et al., "SIEVE is Simpler than LRU", NSDI 2024).
  *
  * Memory. Several processes may share the *index* (its layout is private to cache.c) and the
  * frames; each process has a private window of coming batches. With several processes a frame
@@ -23,10 +23,10 @@
  *
  * A client that dies, even with the lock held, does not stop the others: the first client that
  * detects it releases its pins and reads. Frames that it was reading into are reused after a
- * minute. A stopped client delays each of the others once: by 100 ms if it holds the lock, and, for
- * a row that it is reading, until they call rung__cache_late(). Without the lock all functions
- * still work: rows bypass the cache, and updates of the index are kept until the lock is available
- * again.
+ * minute. A stopped client delays each of the others once: if it holds the lock, by 100 ms; if it
+ * is reading a row that they need, until they call rung__cache_late(). Without the lock all
+ * functions still work: rows bypass the cache, and updates of the index are kept until the lock is
+ * available again.
  *
  * Everything in an index that other processes can write to is untrusted: no value in it, including
  * the lock, can cause an access out of bounds, an endless loop or an endless wait. The rows in the
@@ -37,7 +37,7 @@
 
 #include "base/base.h"
 
-#define RUNG__CACHE_CLIENTS_MAX     32u /* the bits of a frame's pins */
+#define RUNG__CACHE_CLIENTS_MAX     32u /* one bit per client in a frame's pins */
 #define RUNG__CACHE_NONE            UINT32_MAX
 #define RUNG__CACHE_BATCHES_MAX     4096u /* of a window */
 #define RUNG__CACHE_WINDOW_ROWS_MAX (UINT32_MAX - 1)
@@ -48,7 +48,7 @@ struct rung__cache_shape {
 	uint64_t frame_count; /* at least 1, below UINT32_MAX */
 };
 
-struct rung__cache; /* a process's side: the index it maps, and its window */
+struct rung__cache; /* the cache as one process has it: the index it maps, and its private window */
 
 /** Bytes of the index, whole pages: about 60 per frame, and one bit for each of row_count. 0 if the
  * shape is invalid. */
@@ -62,11 +62,11 @@ uint64_t rung__cache_window_bytes(uint64_t rows_max, uint32_t batches_max);
  *
  * @param index       rung__cache_index_bytes(), page aligned, outlives the cache; `create`: all
  *                    zero, to be initialised
- * @param fd          of the memory that the index is in, for the seats of its clients; still the
- *                    caller's afterwards. -1: only this process uses the index
+ * @param fd of the memory that the index is in, for the seats of its clients (cache_lock.c); still
+ *           owned by the caller afterwards. -1: only this process uses the index
  * @param rows_max    rows of batches not yet gathered, duplicates between batches counted; at most
  *                    RUNG__CACHE_WINDOW_ROWS_MAX
- * @param batches_max such batches, at most RUNG__CACHE_BATCHES_MAX
+ * @param batches_max batches not yet gathered, at most RUNG__CACHE_BATCHES_MAX
  * @return 0, RUNG_E_NOMEM, RUNG_E_FORMAT (not `create`, and the index is not one of this shape and
  *         version), RUNG_E_BUSY (RUNG__CACHE_CLIENTS_MAX clients have it open), RUNG_E_NOSUP (the
  *         kernel has no locks for seats)
@@ -102,10 +102,10 @@ int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint6
 
 /**
  * A batch is submitted: find its announcement. The number of rows and a hash over all of them are
- * compared; if several match, the oldest is used. An announced batch is dropped when more
- * than 64 batches that were announced later have overtaken it. An unannounced batch is added to the
- * window now; if the window is full, *batch_out is 0, and the batch is served with what other
- * batches reveal about its rows.
+ * compared; if several match, the oldest is used. An announced batch is dropped when more than 64
+ * batches that were announced later have overtaken it. An unannounced batch is added to the window
+ * now; if the window is full, *batch_out is 0: the batch works, but its own uses of rows stay
+ * unknown to the cache.
  */
 void rung__cache_begin(struct rung__cache *cache, const uint64_t *ranks, uint64_t count,
                        uint64_t *batch_out);
@@ -116,29 +116,32 @@ void rung__cache_end(struct rung__cache *cache, uint64_t batch);
 /* ---- rows; locked ---- */
 
 enum rung__cache_lookup {
-	RUNG__CACHE_HIT,     /* it is in `frame`, pinned for the client until rung__cache_unpin() */
-	RUNG__CACHE_READING, /* the client itself is reading it into `frame`, with `reader` */
-	/* client `reader` is reading it: look it up again later; its use stays in the window */
+	/* the row is in `frame`, pinned for the client until rung__cache_unpin() */
+	RUNG__CACHE_HIT,
+	/* this client is reading it into `frame`; `reader` as passed with KEEP */
+	RUNG__CACHE_READING,
+	/* the client numbered `reader` is reading it: look it up again later; its use stays in the
+	 * window */
 	RUNG__CACHE_REMOTE,
-	/* another client is reading it, and is late: this client must read it too, without a
+	/* another client is reading it, and is late: this client must read it itself, without a
 	 * frame */
 	RUNG__CACHE_LATE,
 	/* not cached: read it into `frame`, which belongs to the client until rung__cache_filled()
 	 * or _failed() */
 	RUNG__CACHE_KEEP,
-	RUNG__CACHE_PASS /* not cached, and not worth a frame, or no frame is available */
+	RUNG__CACHE_PASS /* not cached; either not worth a frame, or no frame is available */
 };
 
 struct rung__cache_slot {
 	uint32_t frame;  /* number of the frame, or RUNG__CACHE_NONE */
-	uint32_t reader; /* READING: as passed with KEEP; REMOTE: the client */
+	uint32_t reader; /* READING: the value passed with KEEP; REMOTE: the client that reads */
 };
 
 /**
  * Look up one row of a batch, once per batch, and again after REMOTE. The use of the row by this
  * batch is removed from the window.
  * @param batch   from rung__cache_begin(), or 0
- * @param reader  after KEEP: returned with READING for this row
+ * @param reader  stored if the result is KEEP; later look-ups of the row return it with READING
  */
 enum rung__cache_lookup rung__cache_look_up(struct rung__cache *cache, uint64_t batch,
                                             uint64_t rank, uint32_t reader,
@@ -156,8 +159,8 @@ void rung__cache_pin(struct rung__cache *cache, uint32_t frame);
 void rung__cache_unpin(struct rung__cache *cache, uint32_t frame);
 
 /**
- * A client has not completed a read for too long. Until it completes one, rows that it reads are
- * LATE; if it has died, its reads are released.
+ * Report that a client has not completed a read for too long. If it has died, its reads are
+ * released. Otherwise the rows that it reads are LATE until it completes a read.
  */
 void rung__cache_late(struct rung__cache *cache, uint32_t client);
 

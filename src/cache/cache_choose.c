@@ -4,18 +4,18 @@
  *
  * With announced batches the rule is Belady's, with bypassing (L. A. Belady, "A study of
  * replacement algorithms for a virtual-storage computer", IBM Systems Journal 5(2), 1966). Between
- * two rows, the one that is needed later is evicted. A row that no known batch needs is needed
- * later than all others; of two such rows the colder one is evicted, even if it was read just now.
- * For equal times the cached row stays. An empty window therefore gives the static order by score,
- * and with a long window no policy is better.
+ * two rows, the one that is needed later is evicted. A row that no known batch needs counts as
+ * needed later than all others; of two rows without a known use the colder one is evicted, even if
+ * it was read just now. For equal times the cached row stays. An empty window therefore gives the
+ * static order by score, and with a long window no policy is better.
  *
  * Without announcements only the batches in flight are known: their rows are kept. Among the
  * others, a row that is hotter than the coldest cached row evicts it at once. A colder row is
  * admitted if it misses twice in a short time, and evicts the row that SIEVE selects (Y. Zhang et
  * al., "SIEVE is Simpler than LRU", NSDI 2024). In sampled batches every row occurs once per batch,
  * which is a scan for a cache that knows only history: SIEVE and S3-FIFO then keep no row that is
- * requested again, while the order by score still serves its share. History helps if training has
- * moved away from what the score was computed for.
+ * requested again, while the order by score still gives hits. History helps if training uses other
+ * rows than the score predicts.
  */
 #include "cache/state.h"
 
@@ -64,9 +64,9 @@ static uint32_t sieve(struct rung__cache *cache)
 
 /*
  * Without announcements, history is used only where the score has proven wrong. A row colder than
- * all cached rows is remembered; it is cached if it misses again before it is forgotten, after
- * about as many rows as there are frames, and SIEVE then selects the victim. Hotter rows evict the
- * coldest row instead, because SIEVE would evict rows that are hotter still.
+ * all cached rows is remembered when it misses, and forgotten after about as many further rows as
+ * there are frames. If it misses again before that, it is cached, and SIEVE selects the victim.
+ * Hotter rows evict the coldest row instead, because SIEVE would evict rows that are hotter still.
  */
 static bool missed_lately(struct rung__cache *cache, uint64_t row)
 {
@@ -115,7 +115,8 @@ static uint32_t victim(struct rung__cache *cache, uint64_t row, uint32_t next_us
 	uint32_t farthest = rung__cache_frames_farthest(cache, &stale);
 	const struct rung__cache_frame *frame = rung__cache_frame_at(cache, farthest);
 
-	/* needed only by a process that died; then idle frames, whose next use is the farthest */
+	/* first a frame that only a dead process needs; then an idle one, whose next use is the
+	 * farthest */
 	if (frame && stale)
 		return farthest;
 	if (cache->index->idle_count > 0)

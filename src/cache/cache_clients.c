@@ -115,8 +115,9 @@ static void do_deferred(struct rung__cache *cache)
 
 /* ---- lock ---- */
 
-/* Become a client when the index is first locked. The seat may have had another client, which died,
- * or which others found late: the count of its reads changes, which ends that state. */
+/* Become a client when the index is first locked. An earlier client of the seat may have died while
+ * others considered it late. The seat's count of reads is changed here, so the new client is not
+ * considered late. */
 static void join(struct rung__cache *cache)
 {
 	const uint32_t clock = rung__cache_load(&cache->index->clock);
@@ -168,8 +169,8 @@ void rung__cache_unlock(struct rung__cache *cache)
 	unlock(cache);
 }
 
-/* A mutex and a futex are not fair: without the yields this thread would usually have both again
- * before another one has woken. */
+/* A mutex and a futex are not fair: without the yields this thread would usually have both locks
+ * again before another thread has woken. */
 void rung__cache_pause(struct rung__cache *cache)
 {
 	bool waited_for = unlock(cache);

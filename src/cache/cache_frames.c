@@ -15,7 +15,8 @@
 
 /* there are at least as many heads as frames, so a longer chain is damaged */
 #define CHAIN_MAX 1024u
-/* number of buckets for valid times, from the oldest to the last before the gap (state.h) */
+/* number of buckets for valid times; the others are the gap, with frames of dead processes
+ * (state.h) */
 #define GAP_BEGIN (RUNG__CACHE_BEHIND_MAX + RUNG__CACHE_AHEAD_MAX)
 
 _Static_assert(GAP_BEGIN + 512u <= RUNG__CACHE_BUCKETS,
@@ -102,7 +103,7 @@ static void age_remove(struct rung__cache *cache, uint32_t link,
 		older->newer = newer_link;
 	else
 		index->oldest = newer_link;
-	if (index->hand == link) /* to the frame that SIEVE's hand would have visited next */
+	if (index->hand == link) /* move the hand to the frame that it would have visited next */
 		index->hand = newer_link;
 }
 
@@ -352,8 +353,8 @@ uint32_t rung__cache_frames_pop(struct rung__cache *cache)
 		if (!frame)
 			return pop_lost(cache);
 		index->fresh_count = link;
-		/* counted before the frame is claimed: a rebuild after the death of this process
-		 * visits only the frames that are counted */
+		/* fresh_count is raised before the frame is claimed: if this process dies, the
+		 * rebuild visits only frames below it */
 		__atomic_signal_fence(__ATOMIC_SEQ_CST);
 	}
 	return rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_EMPTY ? link : 0;

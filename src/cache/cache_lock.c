@@ -11,10 +11,10 @@
  * The lock is one word: the seat of the holder and an acquisition number, or 0 if it is free. It is
  * never taken from a living holder, however long the holder is stopped, because it would continue
  * in the middle of a change to lists that others have changed since. A thread waits for
- * LOCK_WAIT_NS, then its process continues without the cache. It remembers the word, and does not
- * wait for this acquisition again. To take the lock from a dead holder, a client first locks the
- * holder's seat: while it has that seat, no other client can acquire the lock with it, so the word
- * it replaces is that of the dead holder.
+ * LOCK_WAIT_NS, then its process continues without the cache. The process remembers the word of the
+ * lock, and does not wait for this acquisition again. To take the lock from a dead holder, a client
+ * first locks the holder's seat: while it has that seat, no other client can acquire the lock with
+ * it, so the word it replaces is that of the dead holder.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,7 +29,8 @@
 
 /* a holder needs microseconds, or the time slice of another thread */
 #define LOCK_WAIT_NS 100000000u
-/* slice of this wait, after which the holder's seat is checked; a lost wake-up costs one slice */
+/* the wait is cut into slices; after each the holder's seat is checked; a lost wake-up costs one
+ * slice */
 #define SLICE_NS 5000000u
 /* between two checks of a holder that this process no longer waits for */
 #define LIFE_NS 10000000u
@@ -129,7 +130,7 @@ int rung__cache_seat_acquire(struct rung__cache *cache, int fd)
 	pthread_mutex_unlock(&seated_lock);
 	if (rc == EAGAIN)
 		return rung__fail(RUNG_E_BUSY,
-		                  "cold-row cache: used by %u processes, which is the maximum",
+		                  "cold-row cache: already used by %u processes, the maximum",
 		                  RUNG__CACHE_CLIENTS_MAX);
 	if (rc != 0)
 		return rung__fail(RUNG_E_NOSUP,
@@ -190,7 +191,8 @@ static bool is_others(const struct rung__cache *cache, uint32_t word)
 	return seat != cache->seat && seat < RUNG__CACHE_CLIENTS_MAX;
 }
 
-/* Acquire the lock if its holder is dead. @return false: it lives, or the lock has changed */
+/* Acquire the lock if its holder is dead. @return false: the holder lives, or the lock has changed
+ * hands */
 static bool release_dead(struct rung__cache *cache, uint32_t word, uint32_t mine)
 {
 	const uint32_t seat = (word & SEAT_MASK) - 1;

@@ -49,8 +49,8 @@ uint32_t rung__cache_uses_time(const struct rung__cache_window *window, const ui
 	               : 0;
 }
 
-/* Insert a use between the first and the last one of its row. The walk checks for the end, because
- * times may be unordered if another process damages the clock. */
+/* Insert a use between the first and the last one of its row. The walk must check for the end of
+ * the list, because times may be out of order if another process damages the clock. */
 static void insert_behind(struct rung__cache_window *window, struct rung__cache_use *first,
                           uint32_t link)
 {

@@ -267,7 +267,7 @@ static void forget(struct rung__cache *cache, struct rung__cache_batch *batch)
 		list_remove(window, batch);
 	batch->over = true;
 	if (batch->entering)
-		return; /* enter() calls this again when it sees `over` */
+		return; /* enter() calls this function again when it finds `over` set */
 	for (uint64_t i = 1; batch->use_count > 0; i++) {
 		struct rung__cache_use *use = rung__cache_use_at(window, link);
 
@@ -282,8 +282,9 @@ static void forget(struct rung__cache *cache, struct rung__cache_batch *batch)
 	free_batch(window, batch);
 }
 
-/* Drop announced batches that will probably not be gathered: many later ones have been, or none has
- * been announced for a long time. Their rows would keep frames. */
+/* Drop announced batches that will probably not be gathered: many batches that were announced later
+ * have begun, or no announced batch has begun for a long time. Otherwise their rows would keep
+ * their frames. */
 static void abandon(struct rung__cache *cache)
 {
 	struct rung__cache_window *window = &cache->window;
@@ -318,11 +319,12 @@ int rung__cache_announce(struct rung__cache *cache, const uint64_t *ranks, uint6
 	             : rung__fail(RUNG_E_AGAIN,
 	                          "cold-row cache: a batch of %" PRIu64
 	                          " rows does not fit in a window of at most %u rows and %u "
-	                          "batches; gather some batches first",
+	                          "batches; gather announced batches first",
 	                          count, window->rows_max, window->batches_max);
 }
 
-/* Find the announced batch with these rows, and count it for the older ones as overtaking. */
+/* Find the announced batch with these rows. Each older announced batch that has not begun is
+ * counted as overtaken once more. */
 static struct rung__cache_batch *match(struct rung__cache_window *window, uint64_t count,
                                        uint64_t hash)
 {

@@ -24,21 +24,22 @@
 
 #define RUNG__CACHE_MAGIC      UINT64_C(0x656863616367726e)
 #define RUNG__CACHE_VERSION    2u
-#define RUNG__CACHE_LEVELS_MAX 11u /* 64^11 rows are more than there can be */
+#define RUNG__CACHE_LEVELS_MAX 11u /* enough for 64^11 rows, which exceeds 2^64 */
 /* rows of a batch that are added before the lock is released to others */
 #define RUNG__CACHE_LOCKED_ROWS 256u
-/* batches announced later that may begin before an announced one is dropped */
+/* an announced batch is dropped when more batches than this, announced later, have begun */
 #define RUNG__CACHE_OVERTAKEN_MAX 64u
-/* batches begun since the last announced one; after more, the policy without announcements is
- * used */
+/* after more batches than this in a row that were not announced, the policy without announcements
+ * is used */
 #define RUNG__CACHE_LOOKAHEAD_MAX 256u
-/* after this time a device no longer writes: the kernel abandons a read sooner */
+/* this long after a read was abandoned the device no longer writes to the frame: the kernel gives
+ * up sooner */
 #define RUNG__CACHE_LOST_NS 60000000000u
 
 /*
  * Times are numbers of batches. They are compared by their difference, so they may wrap around. A
- * known time is at most AHEAD_MAX ahead of the clock; a time more than BEHIND_MAX before the clock
- * is that of a process that died. A bucket contains the frames of one time. The buckets between
+ * valid time is at most AHEAD_MAX ahead of the clock. A time more than BEHIND_MAX before the clock
+ * was stored by a process that died. A bucket contains the frames of one time. The buckets between
  * these two limits, BUCKETS - AHEAD_MAX - BEHIND_MAX of them, contain only frames of dead
  * processes, which are evicted first.
  */
@@ -80,54 +81,55 @@ struct rung__cache_index {
 
 	/* under `lock` */
 	uint32_t joined; /* one bit for each client */
-	/* number of reads that each client has completed since the index was created */
+	/* number of reads by each seat that have ended since the index was created */
 	uint32_t ended[RUNG__CACHE_CLIENTS_MAX];
 	uint32_t clock; /* time of the latest batch that began */
-	/* clock of the last announcement, or of the last begin of an announced batch; 0: long
-	 * ago */
+	/* clock when a batch was last announced, or an announced batch last began; 0: long ago */
 	uint32_t announced;
-	uint32_t fresh_count;              /* frames from here on have never been used */
+	uint32_t fresh_count;              /* frames from this number on have never been used */
 	uint32_t free;                     /* empty frames */
 	uint32_t lost_first, lost_last;    /* lost frames, in the order of their loss */
 	uint32_t newest, oldest, hand;     /* filled frames, and the position of SIEVE's hand */
 	uint64_t filled_count, idle_count; /* idle: offered, and needed by no known batch */
-	/* bits of the words of bucket_bits that are not 0 */
+	/* one bit per word of bucket_bits: set if that word is not 0 */
 	uint64_t bucket_groups[RUNG__CACHE_BUCKETS / 64 / 64];
-	uint64_t bucket_bits[RUNG__CACHE_BUCKETS / 64]; /* bits of the buckets that are not empty */
+	/* one bit per bucket: set if it is not empty */
+	uint64_t bucket_bits[RUNG__CACHE_BUCKETS / 64];
 	uint32_t buckets[RUNG__CACHE_BUCKETS];
-	/* then heads, ghosts, frames, levels */
+	/* heads, ghosts, frames and levels follow in memory */
 };
 
 /* A use is one row of one batch. The first use of each row is in the hash table; the later ones are
  * chained to it in the order of time. */
 struct rung__cache_use {
 	uint64_t row;
-	uint32_t hash_next;  /* of the first: the next row */
-	uint32_t last;       /* of the first: the row's last use */
+	uint32_t hash_next;  /* in a row's first use: the next row in the chain of the head */
+	uint32_t last;       /* in a row's first use: the row's last use */
 	uint32_t later;      /* the row's next use */
 	uint32_t batch_next; /* the next use of its batch; free: the next free one */
 	uint32_t time;       /* of its batch */
 	uint16_t batch;      /* number of the batch in the window */
-	uint16_t over;       /* looked up: no longer among the row's uses */
+	uint16_t over;       /* the row was looked up: this is no longer among its uses */
 };
 
 struct rung__cache_batch {
 	uint64_t name;            /* 0: no longer valid for callers */
-	uint64_t hash, row_count; /* of its rows: its submission recognises it by this */
+	uint64_t hash, row_count; /* of its rows; a submitted batch is recognised by these two */
 	uint32_t time;
 	uint32_t first, last; /* its uses */
 	uint64_t use_count;   /* uses that are not over */
-	/* announced and not begun: in that order. Links; free: `older` is the next one */
+	/* links in the list of batches that are announced and have not begun; of a free batch,
+	 * `older` is the next free one */
 	uint32_t older, newer;
 	uint32_t overtaken; /* number of later announced batches that have overtaken it */
-	bool listed;        /* announced and not begun */
+	bool listed;        /* in that list */
 	bool entering;      /* its rows are being added, with pauses */
-	bool over;          /* it has ended, maybe before all were added */
+	bool over;          /* it has ended, perhaps before all its rows were added */
 };
 
 /*
- * Memory follows the rows known at the same time: uses, heads and batches are used from the front,
- * and heads grow with the uses.
+ * Only as much memory is touched as the rows that are known at the same time need: uses, heads and
+ * batches are used from the front, and the table of heads grows with the uses.
  */
 struct rung__cache_window {
 	struct rung__cache_use *uses; /* [rows_max]; the first fresh_count have been used */
@@ -148,7 +150,7 @@ struct rung__cache {
 	struct rung__cache_shape shape;
 	uint32_t frame_count;
 	struct rung__cache_index *index;
-	uint32_t *heads; /* of chains of frames by row */
+	uint32_t *heads; /* [heads_mask + 1] first frame of each chain of the table of rows */
 	uint64_t heads_mask;
 	/* [heads_mask + 1] rows that were refused recently: half of their hash selects the entry,
 	 * the other half is stored; 0: empty */
@@ -168,11 +170,12 @@ struct rung__cache {
 	struct rung__cache_window window;
 
 	/* under `own` */
-	bool locked;           /* the thread that holds `own` also has the lock of the index */
-	uint32_t clock;        /* of the index, when it was last locked */
-	uint64_t filled_count; /* the same, for callers without the index */
-	/* [frame_count] for each frame the number of this process's pins, or HELD_READING and the
-	 * reader, or a deferred update */
+	bool locked;    /* the thread that holds `own` also has the lock of the index */
+	uint32_t clock; /* of the index, when it was last locked */
+	/* of the index, when it was last locked; for callers that do not have the lock now */
+	uint64_t filled_count;
+	/* [frame_count] for each frame: the number of this process's pins, and HELD_FILLED or
+	 * HELD_FAILED if an update is deferred; or HELD_READING with the reader */
 	uint32_t *held;
 	/* [frame_count] links of frames whose updates wait for the lock of the index */
 	uint32_t *later, later_first;
@@ -183,7 +186,7 @@ struct rung__cache {
 	uint32_t seat; /* number of this client */
 	struct rung__link seated_link;
 	uint32_t acquisitions; /* attempts to acquire the lock: makes each word unique */
-	/* word of the lock whose holder this process no longer waits for */
+	/* value of the lock's word: this process does not wait for that acquisition again */
 	uint32_t late_word;
 	uint64_t life_ns; /* when that holder was last checked to be alive */
 	/* one bit for each client that was found late, when it had completed late_ended reads */

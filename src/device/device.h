@@ -28,8 +28,8 @@
 #include "tier/reader.h"
 
 #define RUNG__DEVICE_ABI       1
-#define RUNG__SCATTERS_MAX     4u /* scatters of one request in flight at a time */
-#define RUNG__GPU_HANDLE_BYTES 64 /* of a GPU allocation's name for other processes */
+#define RUNG__SCATTERS_MAX     4u /* most scatters of one request that are in flight at a time */
+#define RUNG__GPU_HANDLE_BYTES 64 /* size of struct rung__gpu_handle */
 
 struct rung__device; /* private state of the implementation */
 struct CUevent_st;   /* as CUDA names its events */
@@ -46,7 +46,7 @@ struct rung__gpu_handle {
 };
 
 /** Host memory of one request that the device reads and writes: the lists of struct rung__misses.
- * The gather writes the first of each pair, the scatter reads the second. */
+ * The gather writes miss_ranks and miss_rows; the scatter reads offsets and out_rows. */
 struct rung__request_buffers {
 	uint64_t *miss_ranks, *offsets; /* [batch_rows_max] each; offsets: in the pool */
 	uint32_t *miss_rows, *out_rows;
@@ -55,7 +55,8 @@ struct rung__request_buffers {
 };
 
 struct rung__device_args {
-	/* the first one gathers; a GPU that is listed several times counts as several */
+	/* [gpu_count] the first one gathers; a GPU that is listed several times counts as several
+	 * GPUs */
 	const int *gpus;
 	uint32_t gpu_count; /* 1..RUNG_GPUS_MAX */
 	const struct rung__features *features;
@@ -65,9 +66,9 @@ struct rung__device_args {
 	/* [gpu_count]: open these instead of allocating memory; NULL: allocate and load it */
 	const struct rung__gpu_handle *peer_handles;
 	struct rung__view host;
-	uint64_t host_bytes;        /* of its memory, whole pages */
+	uint64_t host_bytes;        /* size of the memory of `host`, whole pages */
 	const void *rank_of_vertex; /* NULL: ids are ranks */
-	unsigned map_bytes;         /* of an entry of that map: 4 or 8 */
+	unsigned map_bytes;         /* size of an entry of that map: 4 or 8 */
 	bool map_on_gpu;            /* copy the map to the GPU that gathers */
 	bool sealed; /* no process, not even this one, can write to host rows and map */
 	const struct rung__request_buffers *lists; /* [request_count] */
@@ -78,8 +79,9 @@ struct rung__device_args {
 struct rung__gather_result {
 	uint64_t miss_count;
 	uint64_t bad_count; /* ids out of range */
-	uint64_t bad_index; /* the smallest index of one; valid if bad_count > 0, as bad_id is */
-	uint64_t bad_id;    /* its value */
+	/* smallest index of an id out of range; unset, as bad_id, if bad_count is 0 */
+	uint64_t bad_index;
+	uint64_t bad_id;                           /* the id at bad_index */
 	uint64_t local_rows, peer_rows, host_rows; /* hits of each tier */
 };
 
@@ -107,11 +109,12 @@ struct rung__graph_array {
 	uint64_t gpu_lines;
 };
 
-/** Where the arrays of a graph are: their first lines of 128 bytes on the GPUs, the others in host
- * memory; inside both budgets of the plan. */
+/** Where the arrays of a graph are: the first lines (of 128 bytes) of each array on the GPUs, the
+ * others in host memory. Both parts are within the plan's budgets for the GPUs and for host
+ * memory. */
 struct rung__graph_location {
-	uint64_t bytes;        /* of all lines; 0 unless rung_plan_opts.sample_on_gpu */
-	uint64_t gpu_bytes;    /* on all GPUs together */
+	uint64_t bytes;        /* size of all lines; 0 unless rung_plan_opts.sample_on_gpu */
+	uint64_t gpu_bytes;    /* part of `bytes` on all GPUs together */
 	uint64_t indptr_lines; /* on the GPUs */
 	uint64_t indices_lines;
 };
@@ -122,7 +125,7 @@ struct rung__sampler_args {
 	uint32_t hop_count;
 	uint64_t seed;
 	uint64_t seed_count_max;   /* of a batch */
-	uint64_t vertex_count_max; /* of a batch; 0: a bound that no batch exceeds */
+	uint64_t vertex_count_max; /* of a batch; 0: the largest number that is possible */
 	uint64_t edge_count_max;   /* of one hop; 0: default */
 };
 
@@ -175,8 +178,8 @@ struct rung__device_ops {
 	/**
 	 * Queue a gather on a stream, as rung_gather_submit() does. Nothing waits. Ids must have
 	 * been checked; the output must be memory the device can reach, which is checked here.
-	 * `ids->space` selects whether the map is used. If `known`, misses are counted, but not
-	 * listed.
+	 * `ids->space` selects whether the map is used. With `known`, misses are counted, but not
+	 * listed: the caller has listed them already.
 	 */
 	int (*gather)(struct rung__device *device, uint32_t request_idx, const struct rung_ids *ids,
 	              bool known, void *out, uint64_t out_stride, struct CUstream_st *stream);
@@ -213,7 +216,7 @@ struct rung__device_ops {
 	int (*event_open)(struct rung__device *device, struct CUevent_st **event_out);
 	/** NULL is allowed. */
 	void (*event_close)(struct rung__device *device, struct CUevent_st *event);
-	/** `event` passes when the work that is on `stream` now has run. */
+	/** Record `event`: it passes when the work that is on `stream` now has run. */
 	int (*event_record)(struct rung__device *device, struct CUevent_st *event,
 	                    struct CUstream_st *stream);
 	/** Let later work on `stream` wait for `event`. */

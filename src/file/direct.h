@@ -13,15 +13,15 @@
 /** A separate descriptor of a file, with O_DIRECT if its file system accepts it. */
 struct rung__direct {
 	int fd;           /* -1: not open */
-	const char *name; /* for messages; the caller's */
+	const char *name; /* for messages; owned by the caller */
 	/* total of all files to be written, for the message about a full disk */
 	uint64_t bytes_needed;
 };
 
 /** Open the file of `fd` again, for reading. @return 0, or the failure of opening it */
 int rung__direct_open(struct rung__direct *file, int fd, const char *name);
-/** Duplicate `fd`, which is open for reading and writing, for both. It shares the flags of `fd`, so
- * `fd` gets O_DIRECT, too. */
+/** Duplicate `fd`, which must be open for reading and writing. The two descriptors share their
+ * flags, so `fd` gets O_DIRECT, too. */
 int rung__direct_open_write(struct rung__direct *file, int fd, const char *name);
 void rung__direct_close(struct rung__direct *file);
 

@@ -10,7 +10,7 @@
 #include "base/base.h"
 
 #define CALL_BYTES_MAX (1u << 30) /* Linux transfers at most 2 GiB - 4 KiB per call */
-#define RESERVE_TRIES  64         /* a periodic timer could interrupt every attempt */
+#define RESERVE_TRIES  64         /* bounded: a periodic timer could interrupt every attempt */
 
 int rung__pread_all(int fd, const char *path, void *buf, uint64_t bytes, uint64_t offset)
 {
@@ -67,7 +67,7 @@ int rung__reserve(int fd, const char *path, uint64_t bytes)
 	do
 		err = fallocate(fd, 0, 0, (off_t)bytes) == 0 ? 0 : errno;
 	while (err == EINTR && ++tries < RESERVE_TRIES);
-	/* with these the file system cannot reserve space, or not now: writes then allocate it */
+	/* with these errors the file system cannot reserve space; writes will allocate it */
 	if (err == 0 || err == EINTR || err == EOPNOTSUPP || err == ENOSYS || err == EINVAL)
 		return 0;
 	return rung__fail_errno(
@@ -104,7 +104,7 @@ static bool is_irregular(int dir_fd, const char *name, int flags)
 int rung__open_regular(int dir_fd, const char *name, const char *path, int flags)
 {
 	const int fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | flags);
-	const int err = errno; /* of openat(), if it failed */
+	const int err = errno; /* errno of openat(), if it failed */
 
 	if (fd >= 0 && type_of(fd) == S_IFREG) {
 		/* with this flag, io_uring fails a read that would wait, with EAGAIN */
@@ -115,8 +115,7 @@ int rung__open_regular(int dir_fd, const char *name, const char *path, int flags
 		return rung__fail_errno(err, "%s: cannot be opened", path);
 	if (fd >= 0)
 		close(fd);
-	return rung__fail(RUNG_E_FORMAT,
-	                  "%s: is not a regular file; replace it with the file itself", path);
+	return rung__fail(RUNG_E_FORMAT, "%s: is not a regular file; replace it with one", path);
 }
 
 int rung__reopen(int fd, int flags)

@@ -21,7 +21,7 @@ struct job {
 
 struct rung__writer {
 	pthread_t thread;
-	pthread_mutex_t lock; /* for all fields below, except the two sizes */
+	pthread_mutex_t lock; /* guards all fields below, except the two sizes */
 	/* a job was put or is done, a buffer is free, or the thread must end */
 	pthread_cond_t changed;
 	uint64_t buffer_bytes;
@@ -29,9 +29,9 @@ struct rung__writer {
 	unsigned char **free; /* [free_count] a stack, with space for buffer_count */
 	uint32_t free_count;
 	struct job *jobs; /* [buffer_count] a ring: jobs done_count to put_count - 1 are pending */
-	uint64_t put_count, done_count; /* since the start; the ring has them modulo buffer_count */
+	uint64_t put_count, done_count; /* since the start; job n is in jobs[n % buffer_count] */
 	bool ending;                    /* the thread returns when no job is pending */
-	struct rung__failure failure;   /* the first one; later jobs are skipped */
+	struct rung__failure failure;   /* the first failure; later jobs are skipped */
 };
 
 static int write_job(const struct job *job, bool skip)
@@ -126,7 +126,7 @@ void rung__writer_put(struct rung__writer *writer, const struct rung__direct *fi
 {
 	pthread_mutex_lock(&writer->lock);
 	assert(bytes <= writer->buffer_bytes);
-	/* the caller holds a buffer, so not all that are in use are in jobs */
+	/* the caller holds a buffer, so fewer buffers are in jobs than are in use */
 	assert(writer->put_count - writer->done_count < writer->buffer_count - writer->free_count);
 	if (bytes == 0)
 		release(writer, buffer);

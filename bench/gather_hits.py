@@ -22,8 +22,8 @@ from common import (DATA_OFFSET, ROOT, Failure, Worker, features_file, missing, 
                     run_main, say, size, spread, stage,
                     temporary_folder, write_random)
 
-LISTS = 4                    # in turn: one alone would be served from the caches
-SAMPLE_BYTES = 256 << 20     # that a sample copies at least
+LISTS = 4                    # used in turn: a single list would be served from the caches
+SAMPLE_BYTES = 256 << 20     # a sample copies at least this much
 CALIBRATION_ROUNDS = 5
 
 

@@ -21,8 +21,8 @@ def write(path, number):
 
 
 class Limit:
-    """with Limit(bytes) as limit: subprocess.run(limit.wrap(command), preexec_fn=limit.enter);
-    limit.kind, limit.peak()."""
+    """Usage: with Limit(bytes) as limit: subprocess.run(limit.wrap(command),
+    preexec_fn=limit.enter). Then limit.kind names the method, and limit.peak() has the peak."""
 
     def __init__(self, limit_bytes):
         self.bytes = limit_bytes

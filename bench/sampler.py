@@ -17,7 +17,7 @@ import time
 from common import (ROOT, Failure, Worker, arxiv, find_graph, missing, numbers, record, rmat,
                     run_main, say, spread, temporary_folder)
 
-# and the module to look for
+# the libraries, each with the module whose presence is checked
 LIBRARIES = {"graphbolt": "dgl.graphbolt", "dgl": "dgl", "pyg": "torch_sparse"}
 SAME_WORK = 0.02   # tolerance for the edges and vertices of an epoch, whose draws differ
 
@@ -25,7 +25,7 @@ SAME_WORK = 0.02   # tolerance for the edges and vertices of an epoch, whose dra
 # ---- samplers in Python, with the commands of rung_sampler_rate ----
 
 def graphbolt_sampler(indptr, indices, fanouts):
-    """The functions that its NeighborSampler calls for a minibatch, without its pipeline."""
+    """The functions that GraphBolt's NeighborSampler calls for a batch, without its pipeline."""
     import dgl.graphbolt as gb   # pylint: disable=import-outside-toplevel,import-error
     import torch   # pylint: disable=import-outside-toplevel,import-error
     graph = gb.fused_csc_sampling_graph(torch.from_numpy(indptr), torch.from_numpy(indices))
@@ -57,7 +57,7 @@ def dgl_sampler(indptr, indices, fanouts):
 
 
 def pyg_sampler(indptr, indices, fanouts):
-    """The function that its NeighborSampler calls without pyg-lib. Only new vertices draw."""
+    """The function that PyG's NeighborSampler calls without pyg-lib. Only new vertices draw."""
     import numpy as np   # pylint: disable=import-outside-toplevel
     import torch   # pylint: disable=import-outside-toplevel,import-error
     import torch_sparse   # pylint: disable=import-outside-toplevel,import-error,unused-import

@@ -17,8 +17,8 @@
 #include "tool.h"
 
 #define FILES_MAX 4
-/* timeout(1) sends its signal twice, to this process and to its group: within this time a second
- * signal of the same number is not a second request */
+/* timeout(1) sends its signal twice: to this process and to its process group. A second signal of
+ * the same number within this time therefore belongs to the first. */
 #define SAME_PRESS_NS 100000000u
 #define SIGNALS_MAX   4
 
@@ -27,7 +27,8 @@ static const char *command = "rung"; /* begins the message; written before the h
 static sigset_t handled;             /* the signals above, and SIGALRM */
 static const char *_Atomic files[FILES_MAX]; /* to be removed; NULL: free entry */
 static const char *_Atomic hint_path, *_Atomic hint_text;
-/* number of the first signal, or 0; nonzero if a thread is in die(); nonzero if a bar is shown */
+/* received: number of the first signal, or 0; ending: nonzero if a thread is in die(); bar_drawn:
+ * nonzero if a bar is shown */
 static _Atomic int received, ending, bar_drawn;
 static _Atomic uint64_t received_ns; /* time of the first signal */
 static _Atomic uint32_t grace_ms;    /* 0: end inside the handler */
@@ -46,8 +47,8 @@ static const char *name_of(int number)
 	}
 }
 
-/* Write to stderr without stdio, which is not async-signal-safe. Polled first: a stopped terminal,
- * or a full pipe that nothing reads, must not block the process. */
+/* Write to stderr without stdio, which is not async-signal-safe. It polls stderr first, because a
+ * stopped terminal, or a full pipe that nothing reads, must not block the process. */
 static void write_message(const char *text)
 {
 	struct pollfd err = { .fd = STDERR_FILENO, .events = POLLOUT };
@@ -85,8 +86,9 @@ static _Noreturn void die(int number)
 		if (path)
 			unlink(path);
 	}
-	/* A reader that has closed its pipe expects no message. For other signals stderr may be
-	 * a closed pipe, too: then the message must not end the process by SIGPIPE instead. */
+	/* No message for SIGPIPE: the reader of the pipe has gone. For other signals SIGPIPE is
+	 * ignored here: if stderr is a closed pipe, the message would otherwise end the process by
+	 * SIGPIPE instead of `number`. */
 	if (number != SIGPIPE) {
 		sigaction(SIGPIPE, &ignore, NULL);
 		explain(number);
@@ -209,7 +211,7 @@ void tool_interrupt_forget(const char *path)
 		pause();
 }
 
-/* The handler prints nothing as long as one of the two is NULL. */
+/* The handler prints nothing while `path` or `text` is NULL, as between the two stores. */
 void tool_interrupt_hint(const char *path, const char *text)
 {
 	atomic_store(&hint_path, path);

@@ -46,7 +46,8 @@ const char *tool_interrupt_name(void);
 int tool_interrupt_unlink(const char *path);
 void tool_interrupt_forget(const char *path);
 
-/** Print `text` if a signal ends the process while the file `path` exists. Both must stay valid. */
+/** Print `text` if a signal ends the process while the file `path` exists. Both strings must stay
+ * valid. */
 void tool_interrupt_hint(const char *path, const char *text);
 
 /** Record whether the terminal's line shows a bar, which the handler would have to clear. */

@@ -75,7 +75,7 @@ static void print_version(void)
 	printf("  %-9s %-4s %s\n", "blas", RUNG_HAVE_BLAS ? "yes" : "no", RUNG_WHY_BLAS);
 }
 
-/* Print the list of commands for an unknown one. @return an exit code */
+/* Report an unknown command, with the list of commands. @return an exit code */
 static int unknown(const char *word)
 {
 	fprintf(stderr, "rung: unknown command '%s'; use one of", word);
@@ -123,7 +123,8 @@ int main(int argc, char **argv)
 
 	keep_streams(); /* before anything opens a file */
 	on_exit(check_output, NULL);
-	/* exceeding a file size limit then makes write() fail, which is reported and cleaned up */
+	/* ignored, so that a write() beyond the file size limit fails; the command reports that and
+	 * cleans up */
 	signal(SIGXFSZ, SIG_IGN);
 	argp_err_exit_status = TOOL_USAGE;
 	if (argc < 2) {
@@ -142,8 +143,8 @@ int main(int argc, char **argv)
 			return unknown(argv[1]);
 		code = run(&subcommands[i], argc - 1, argv + 1);
 	}
-	/* after a grace period: the command has cleaned up, and stdio is flushed here, because a
-	 * death by signal does not do that */
+	/* a signal was received in a grace period, and the command has cleaned up since; stdio is
+	 * flushed here, because a death by signal does not flush it */
 	if (tool_interrupted()) {
 		tool_flush(argv[1]);
 		tool_interrupt_end();

@@ -37,7 +37,7 @@ int tool_fail(const char *name, int status)
 		return TOOL_FAILED;
 	/* results printed earlier come first if both streams go to one file */
 	fflush(stdout);
-	/* a function of the tool may fail with a status without having called the library */
+	/* no text: the status may be from a function of the tool that has not called the library */
 	fprintf(stderr, "%s: %s\n", name, *text ? text : rung_status_text(status));
 	return tool_exit_code(status);
 }
@@ -83,7 +83,7 @@ static int compare_ids(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Checked first, so that a missing split is not a failed call. */
+/* Callers check this first, because loading a missing split is an error of the library. */
 static int has_split(const struct rung_dataset_info *info, const char *name)
 {
 	for (size_t i = 0; i < info->split_count; i++) {
@@ -104,7 +104,8 @@ int tool_train_ranks(const struct rung_dataset *ds, uint64_t *count_out, uint64_
 		if (rc < 0)
 			return rc;
 	}
-	/* a copy: without a split the ids are generated here, and the caller frees both alike */
+	/* a copy, because without a split the ids are generated here: the caller uses free() in
+	 * both cases */
 	ids = malloc((count ? count : 1) * sizeof(*ids));
 	if (!ids) {
 		rung_free(given);
@@ -113,7 +114,7 @@ int tool_train_ranks(const struct rung_dataset *ds, uint64_t *count_out, uint64_
 	for (uint64_t i = 0; i < count; i++)
 		ids[i] = given ? given[i] : i;
 	/* A split keeps the order in which it was given, and may repeat ids; after sorting, equal
-	 * ids are neighbours. */
+	 * ids are adjacent. */
 	if (given)
 		qsort(ids, count, sizeof(*ids), compare_ids);
 	for (uint64_t i = 0; i < count; i++) {
@@ -206,7 +207,7 @@ const char *tool_assumed_text(char text[TOOL_ASSUMED_BYTES], uint32_t assumed)
 }
 
 /* "host: 12.0 GiB on node 1", "host: 24.0 GiB on nodes 0, 1 in turn, blocks of 2.0 MiB", without a
- * line end: after opening, the share of the pages follows. */
+ * line end, because the share of the pages follows on the same line once the store is open. */
 static void print_placement(const struct rung_placement *placement)
 {
 	char bytes[TOOL_TEXT_BYTES];

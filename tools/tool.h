@@ -101,7 +101,7 @@ struct tool_common {
 
 /** Budgets, engine and GPUs: in which tier rows are placed, and how they are read. */
 struct tool_store_args {
-	struct tool_size host, cache; /**< a share of `cache` is one of `host` */
+	struct tool_size host, cache; /**< a share in `cache` refers to the size of `host` */
 	uint32_t queue_depth;         /**< 0: not given */
 	enum rung_engine engine;
 	int buffered;
@@ -109,7 +109,8 @@ struct tool_store_args {
 	uint32_t merge_gap_bytes;  /**< as in struct rung_store_opts */
 	const char *device_given;  /**< "device" if --device was given, else NULL */
 	const char *device_option; /**< name of the last GPU option given, else device_given */
-	enum rung_device device;   /**< CPU without any of them, AUTO without --device */
+	/** without --device: AUTO if a GPU option was given, else CPU */
+	enum rung_device device;
 	struct tool_size gpu;
 	struct tool_size replicate;
 	int gpus[RUNG_GPUS_MAX];
@@ -119,7 +120,8 @@ struct tool_store_args {
 	uint32_t numa_node; /**< of RUNG_NUMA_NODE */
 	int numa_given;
 	const char *profile; /**< file with the profile of the machine; NULL: not given */
-	int vertex_ids;      /**< set by the subcommand: requests use space RUNG_VERTICES */
+	/** nonzero: requests use vertex ids (RUNG_VERTICES); set by the subcommand */
+	int vertex_ids;
 };
 
 /** --graph --undirected --dedup --vertices. */
@@ -289,7 +291,7 @@ void tool_print_plan(const struct rung_plan *plan);
 void tool_print_tuning(const struct rung_tuning *tuning, const char *profile);
 
 /** Print a line on stdout for each block of a store's host memory that was placed on nodes: the
- * share of its pages that is there, or why the share is unknown. */
+ * share of its pages that is on the planned nodes, or why the share is unknown. */
 void tool_print_placements(const struct rung_store_stats *stats);
 
 /** Print a table of the tiers of a store on stdout: name, rows, hits and their share. */

@@ -103,8 +103,9 @@ void cold_trace_spans(const char *dir, const char *path, uint64_t first, uint64_
 struct cold_counts {
 	uint64_t rows; /* cold rows requested, from batch `from` on */
 	uint64_t distinct_rows;
-	uint64_t static_hits; /* if the next `capacity` ranks were in memory as well */
-	/* of a cache of `capacity` rows that knows the whole trace and is empty at its start */
+	uint64_t static_hits; /* hits if the next `capacity` ranks were in memory as well */
+	/* hits of a cache of `capacity` rows that knows the whole trace and is empty at the start
+	 * of the trace */
 	uint64_t belady_hits;
 };
 

@@ -33,7 +33,7 @@ static struct rung_trace *create_trace(const struct cold_batch *batches, uint64_
 	struct rung_trace_opts opts = RUNG_TRACE_OPTS_INIT;
 	struct rung_trace *trace;
 
-	opts.vertex_count = capacity + 1; /* a tier must not have more rows than the trace */
+	opts.vertex_count = capacity + 1; /* a trace needs at least as many rows as its tiers */
 	for (uint64_t b = 0; b < batch_count; b++) {
 		opts.kept_max += batches[b].count;
 		for (uint64_t i = 0; i < batches[b].count; i++) {

@@ -45,7 +45,8 @@ struct bench {
 	uint64_t tables[BENCH_TABLES_MAX]; /* bytes of the tables on the GPU */
 	unsigned table_count;
 	unsigned samples, warmups; /* warm-ups run first and are dropped */
-	unsigned batches;          /* of the launch cost; an epoch has a sixteenth */
+	/* of the part `launch`; the part `epoch` has a sixteenth of them */
+	unsigned batches;
 	uint64_t seed;
 	int gpu;
 	unsigned sm_count;

@@ -114,8 +114,8 @@ static void one_mix(struct check *c, const struct check_mix *mix)
 	place.peer_rows = all && mix->host == 0 ? rows - place.gpu_rows : rows * mix->peer / 8;
 	if (mix->peer == 0)
 		place.peer_rows = 0;
-	/* an eighth more, for the slots. A host tier with room for all remaining rows would have
-	 * neither slots nor cold rows */
+	/* an eighth more, for the slots. With room for all remaining rows in the host tier, there
+	 * would be neither slots nor cold rows */
 	place.host_bytes =
 		all ? RUNG_BYTES_MAX : bytes * mix->host / 8 + (mix->host ? bytes / 8 : 0);
 	if (place.host_bytes < COLD_SLOTS_BYTES)

@@ -48,8 +48,9 @@ static void check_counted(const struct bench_store *store, const char *tier, uin
 	out_u64("counted_rows", counted);
 }
 
-/* One tier alone. `traffic` is how often each byte crosses the path that the ceiling measured:
- * twice (read and written) in GPU memory, once over the link. `figure` is the target; 0: none. */
+/* Measures one tier alone. `traffic` is how often each byte crosses the path that the ceiling
+ * measured: twice (read and written) in GPU memory, once over the link. `figure` is the target; 0:
+ * none. */
 static void one_tier(struct gather *g, const struct bench_store *store, const char *tier,
                      int shared, double traffic, double ceiling, double figure)
 {

@@ -35,8 +35,9 @@ struct rung_csc {
 	uint64_t vertex_count;
 	uint64_t edge_count;
 	const uint64_t *indptr; /**< [vertex_count + 1] */
-	const void *indices;    /**< [edge_count], uint32_t or uint64_t as index_bytes says */
-	unsigned index_bytes;   /**< 4 or 8 */
+	/** [edge_count], uint32_t if index_bytes is 4, uint64_t if it is 8 */
+	const void *indices;
+	unsigned index_bytes; /**< 4 or 8 */
 };
 
 /**

@@ -41,8 +41,8 @@
  * With opts.gpu_sampler the GPU samples the batches too. They are the same batches; their ranks and
  * edges are in GPU memory (on_gpu).
  *
- * Threads: rung_loader_put() and rung_loader_stats() may be called from any thread at any time, all
- * other functions by one thread at a time per loader. The loader's own threads block all signals. A
+ * Threads: rung_loader_put() and rung_loader_stats() may be called from any thread at any time. All
+ * other functions: one thread at a time per loader. The loader's own threads block all signals. A
  * child that was forked without exec must not use the loader.
  */
 #ifndef RUNG_LOADER_H

@@ -64,7 +64,8 @@ enum rung_score_method {
 	 * The number of sampled batches that contain u, over `epochs` epochs of the sampler that
 	 * training will use (PreSC of Yang et al., "GNNLab: A Factored System for Sample-based GNN
 	 * Training over GPUs", 2022). Costs as much as that sampling; 8 bytes, and 4 per thread.
-	 * Accurate for rows that many batches request; it does not see rare rows.
+	 * Accurate for rows that many batches request; it has no information about rarely requested
+	 * rows.
 	 */
 	RUNG_SCORE_PRESAMPLE,
 	/**

@@ -197,9 +197,9 @@ RUNG_API const char *rung_row_order_name(enum rung_row_order order);
  * With `in_place` no row is copied. The dataset records the absolute path of the file with the
  * rows, its size, its modification time and the checksums of up to 64 of its blocks;
  * rung_dataset_open() uses these to recognise it. A store then keeps one entry of vertex_of_rank
- * per vertex, and rows that are requested together are not neighbours in the file. The source must
- * store its rows uncompressed: a .npy file, a stored member of a .npz, or raw. `pad` and
- * `stripe_dirs` cannot be combined with it. Additional arrays are copied as usual.
+ * per vertex, and rows that are requested together are not next to each other in the file. The
+ * source must store its rows uncompressed: a .npy file, a stored member of a .npz, or raw. `pad`
+ * and `stripe_dirs` cannot be combined with it. Additional arrays are copied as usual.
  *
  * @param report_out  may be NULL
  * @return 0, RUNG_E_EXIST (out_dir or unfinished work exists), RUNG_E_BUSY, RUNG_E_NOSPC,

@@ -73,7 +73,8 @@ struct rung_store_opts {
 	 * number of slots */
 	uint32_t queue_depth;
 	enum rung_engine engine;
-	/** nonzero: read each row separately, without merging neighbours (for measurements) */
+	/** nonzero: read each row separately, without merging reads of rows that are close in the
+	 * file (for measurements) */
 	int no_merge;
 	int buffered; /**< nonzero: read through the page cache instead of O_DIRECT */
 	/** nonzero: ids of space RUNG_VERTICES will be used; rank_of_vertex stays in memory */

@@ -100,7 +100,8 @@ class Dataset:
 
     def __init__(self, path: str | os.PathLike):
         self.path: str = os.path.abspath(os.fsdecode(path))
-        # A call holds a reference, too, so that close() on another thread cannot end it early.
+        # Each call refers to this owner as well, so that close() on another thread cannot release
+        # the handle during the call.
         self._memory: Optional[Owned] = Owned(lib.rung_dataset_close)
         check(lib.rung_dataset_open(string(self.path, "path"), byref(self._memory.pointer)))
         self._lock = threading.RLock()
@@ -129,7 +130,7 @@ class Dataset:
     def _open(self) -> Owned:
         memory = self._memory
         if memory is None:
-            raise ClosedError(f"{self.path}: the data set was closed")
+            raise ClosedError(f"{self.path}: the data set was closed; open it again")
         return memory
 
     def _forked(self) -> None:

@@ -32,7 +32,8 @@ class Forked(Protocol):
     def _forked(self) -> None: ...
 
 
-# Keys in order of creation. A dict, because its pop() can be the callback of the references.
+# Keys in order of creation. A dict, because its pop() can be the callback of the weak
+# references.
 _watched: dict[weakref.ref[Forked], None] = {}
 
 
@@ -68,7 +69,7 @@ class Calls:
 
     def __init__(self) -> None:
         self._mine = threading.local()
-        self._all: set[weakref.ref] = set()   # a lock goes with its thread
+        self._all: set[weakref.ref] = set()   # a lock is freed when its thread ends
 
     def lock(self) -> Any:
         """Return the calling thread's lock, created at its first call."""

@@ -74,10 +74,10 @@ class Flight(Running):
             if not self._over and self.pointer:
                 status = lib.rung_request_wait(self, timeout_ns)
                 if status < 0:
-                    # Either the wait has failed, and the request is in flight, or the request has.
+                    # Either the wait failed, with the request in flight, or the request failed.
                     if not lib.rung_request_poll(self):
                         raise_last(status)
-                    # It has ended, perhaps since the timeout: this returns its own status.
+                    # The request has ended, perhaps since the timeout: this returns its own status.
                     status = lib.rung_request_wait(self, -1)
                 if status < 0:
                     self.failed = status, text(lib.rung_request_error(self))

@@ -194,8 +194,8 @@ class Loader:
             largest possible batch
         rank, world_size: data-parallel rank and number of ranks (default: those of
             torch.distributed, read when an epoch begins; without it, one rank). Each rank gets an
-            equal share of an epoch's seeds. The remainder is left out, which are different seeds
-            in each epoch
+            equal share of an epoch's seeds. The few remaining seeds are left out; with `shuffle`,
+            different ones in each epoch
         look_ahead: batches that are sampled and announced ahead; 0: 16
         gathers: batches that are gathered ahead, each with the memory of its rows; 0: 2
         threads: threads that sample; 0: one less than the allowed CPUs, 1 to 8
@@ -296,8 +296,8 @@ class Loader:
 
     def _check_ended(self) -> None:
         if self._ended:
-            raise ClosedError("the loader was closed when the interpreter began to exit; join the "
-                              "threads that use it first")
+            raise ClosedError("the loader was closed because the interpreter is exiting; join the "
+                              "threads that use it before the program ends")
 
     def _call(self, function: Callable[..., int], *arguments: Any) -> int:
         """Call `function(loader, *arguments)`; _exit() waits until it returns."""

@@ -10,9 +10,9 @@ its result, and any `__del__` written in Python. Two rules close these gaps:
   map(partial.__call__, steps))` runs steps that way, and an iterator yields each step only once.
 
 An owner created with `of=(other,)` is released before the other: rows before the store, a batch
-before the loader, the loader before the store and its graph. If a store is closed while such memory
-is still in use, it is released after the last of it. python/tests/test_signals.py raises at each of
-these points.
+before the loader, the loader before the store and its graph. If a store is closed while arrays
+still use its memory, the store is released after the last of them. python/tests/test_signals.py
+raises at each of these points.
 """
 
 from __future__ import annotations

@@ -217,7 +217,7 @@ def fanout_array(fanouts: Sequence[int]):
 def _throw_away(half_done: str) -> None:
     """Remove a half-done folder, unless another process is staging into it and so has locked it."""
     folders: list[int] = []
-    try:   # extend() is one step: an exception of a signal finds the descriptor in the list
+    try:   # extend() is one C call: a signal handler raises before it, or with the list filled
         folders.extend(map(os.open, (half_done,), (os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW,)))
         fcntl.flock(folders[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
         remove_folder(half_done, folders[0])
@@ -250,7 +250,7 @@ def _set_sources(opts: c.rung_stage_opts, sources: _Sources, given: SimpleNamesp
     if given.score_source is not None:
         opts.score_spec = sources.spec(given.score_source, "score_source")
     if given.in_place and not isinstance(given.features, (str, os.PathLike)):
-        raise InvalidError("in_place=True: the features are in memory; use the path of a file that "
+        raise InvalidError("in_place=True: the features are in memory; pass the path of a file that "
                            "stays in place")
     opts.features = sources.spec(given.features, "features")
 
@@ -258,7 +258,8 @@ def _set_sources(opts: c.rung_stage_opts, sources: _Sources, given: SimpleNamesp
 def _set_score(opts: c.rung_stage_opts, given: SimpleNamespace) -> None:
     method = c_int()
     if given.score is not None and given.score_source is not None:
-        raise InvalidError(f"score={given.score!r} and score_source: both rank the rows; use one")
+        raise InvalidError(f"score={given.score!r} and score_source: both rank the rows; use one "
+                           "of them")
     score = "blend" if given.score is None else given.score
     check(lib.rung_score_method_parse(string(score, "score"), byref(method)))
     opts.score.method, opts.score.draws = method.value, choice(given.draws, DRAWS, "draws")

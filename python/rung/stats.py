@@ -120,7 +120,7 @@ class EpochStats:
     """Statistics of the current epoch, or of the last one if none is running.
 
     Attributes:
-        batches, rows, edges: number delivered to the trainer, to which the others refer
+        batches, rows, edges: numbers delivered to the trainer; the other values are for these
         seconds: duration of the epoch
         wait: seconds that the trainer waited for batches
         wait_sample: part of `wait` for batches not yet sampled; more `threads` reduce it

@@ -52,7 +52,7 @@ class Store:
         self._calls = Calls()
         self._memory: Optional[Owned] = None   # the library's store
         self._closed = False
-        self._close_later = False   # a signal handler called close() inside a call, which closes
+        self._close_later = False   # a signal handler called close(): the call it interrupted does
         self._parents = False   # this is a forked child, which has not opened the store yet
         self._flights: set[Flight] = set()   # gathers for which close() waits
         self._folder: Optional[Folder] = None   # temporary folder of the socket
@@ -163,7 +163,7 @@ class Store:
 
     def __reduce__(self):
         if self._closed:
-            raise ClosedError(f"{self.path}: the store was closed, and cannot be pickled")
+            raise ClosedError(f"{self.path}: a closed store cannot be pickled; open it again")
         return Store, (self._arguments_elsewhere(),)
 
     @property
@@ -294,7 +294,7 @@ class Store:
         """
         if isinstance(ids, tuple):
             raise InvalidError(f"store[{', '.join(map(_indexed, ids))}]: rows have one index; "
-                               "use a list of ids, or store[ids][...]")
+                               "use store[[...]] for several rows, or store[ids][...] for columns")
         if isinstance(ids, (int, np.integer)) and not isinstance(ids, bool):
             index = int(ids)
             if not -len(self) <= index < len(self):

@@ -37,9 +37,9 @@ class Stream:
     def allocating(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return `function(*arguments)`, with new tensors allocated on this stream.
 
-        torch reuses freed memory in the order of the stream on which it was allocated. If the rows
-        were allocated on another stream, this stream could write to memory that earlier work on
-        that stream still reads.
+        torch reuses freed memory in the order of the stream on which it was allocated. Rows that
+        were allocated on another stream could get memory that earlier work on that stream still
+        reads, and the gather on this stream would overwrite it.
         """
         if self.torch is None:
             return function(*arguments)

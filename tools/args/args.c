@@ -80,7 +80,8 @@ static uint64_t arg_bytes(const struct tool_option *option, const struct argp_st
 
 	if (size.share >= 0 || size.bytes == RUNG_BYTES_MAX || size.bytes < option->low)
 		argp_error(state, "%s: '%s' is %s", name, arg, option->wrong);
-	/* 0 would be the library's default; 1 is refused as too little, with the minimum */
+	/* 0 would select the library's default; the library refuses 1 as too little and names the
+	 * minimum */
 	return size.bytes ? size.bytes : 1;
 }
 
@@ -152,7 +153,7 @@ static void store(const struct tool_option *option, const struct argp_state *sta
 void tool_need_dir(const struct argp_state *state, const char *dir)
 {
 	if (!dir)
-		argp_error(state, "DIR is missing: the staged dataset");
+		argp_error(state, "DIR is missing; give the folder of the staged dataset");
 }
 
 static error_t operand(const struct reading *reading, const struct argp_state *state,
@@ -165,7 +166,7 @@ static error_t operand(const struct reading *reading, const struct argp_state *s
 		command->operand(state, reading->args, arg);
 	} else if (command->operand_kind) {
 		if (*dir)
-			argp_error(state, "unexpected argument '%s'; give one DIR", arg);
+			argp_error(state, "unexpected argument '%s'; give only one DIR", arg);
 		*dir = arg;
 	} else {
 		return ARGP_ERR_UNKNOWN;

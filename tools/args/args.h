@@ -63,7 +63,7 @@ struct tool_option {
 	double real_low, real_high; /**< REAL: inclusive or not according to `bounds` */
 	enum tool_bounds bounds;
 	const struct tool_word *words; /**< WORD: list up to a NULL word */
-	/** end of the message: WORD: "use " and this; BYTES: "--merge-gap: 'x' is " and this */
+	/** end of the error message. WORD: after "use "; BYTES: after "--merge-gap: 'x' is " */
 	const char *wrong;
 	size_t count_offset; /**< LIST: offset of the number of entries */
 	uint32_t room;       /**< LIST: largest number of entries */
@@ -107,9 +107,9 @@ struct tool_option_set {
 };
 
 extern const struct tool_option_set tool_common_set; /**< struct tool_common */
-extern const struct tool_option_set tool_budget_set; /**< struct tool_store_args, */
-extern const struct tool_option_set tool_engine_set; /**< the same, */
-extern const struct tool_option_set tool_gpu_set;    /**< and the same */
+extern const struct tool_option_set tool_budget_set; /**< struct tool_store_args */
+extern const struct tool_option_set tool_engine_set; /**< struct tool_store_args */
+extern const struct tool_option_set tool_gpu_set;    /**< struct tool_store_args */
 extern const struct tool_option_set tool_graph_set;  /**< struct tool_graph_args */
 extern const struct tool_option_set tool_score_set;  /**< struct tool_score_args */
 extern const struct tool_option_set tool_preset_set; /**< struct tool_preset_args */

@@ -58,7 +58,8 @@ static void check(const struct argp_state *state, void *ctx)
 
 	if (!args->device_option && !args->device_given)
 		args->device = RUNG_DEVICE_CPU;
-	/* recorded for --device alone, too: rung bench --attach refuses each of these options */
+	/* --device alone is recorded as well: rung bench --attach refuses any of these options, and
+	 * names it */
 	if (!args->device_option) {
 		args->device_option = args->device_given;
 		return;

@@ -26,7 +26,7 @@ static void set(const struct argp_state *state, struct tool_preset_args *args,
 	size_t length = strlen(arg);
 
 	if (args->kind)
-		argp_error(state, "%s: %s is already given; give one dataset", option,
+		argp_error(state, "%s: %s is already given; give only one dataset", option,
 		           args->option);
 	if (colon && colon[1] && !is_folder(arg) &&
 	    colon[1 + strspn(colon + 1, "abcdefghijklmnopqrstuvwxyz")] == 0) {
@@ -96,7 +96,7 @@ int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts
 	if (wanted & RUNG_PRESET_GRAPH) {
 		opts->graph.specs = preset->graphs;
 		opts->graph.spec_count = preset->graph_count;
-		/* --undirected and --dedup count as well if the preset does not imply them */
+		/* --undirected and --dedup take effect even if the preset does not imply them */
 		opts->graph.undirected |= preset->undirected;
 		opts->graph.dedup |= preset->dedup;
 	}

@@ -119,8 +119,8 @@ struct bench_result {
 	double cpu_seconds;      /* user and system time of the process in the timed rounds */
 	uint64_t wrong_rows;
 	uint64_t first_wrong; /* id; valid if wrong_rows > 0 */
-	/* [latency_count], ascending: of timed requests, every n-th of many; the last is the
-	 * longest */
+	/* [latency_count] latencies, ascending: of all timed requests, or of every n-th if there
+	 * are many; the last is the longest of all requests in any case */
 	uint64_t *latency_ns;
 	uint64_t latency_count;
 	struct rung_store_info info;

@@ -30,7 +30,7 @@ struct bench_source {
 	uint64_t vertex_count;
 	uint64_t batch;                        /* rows of a request; of a trace: seeds */
 	uint64_t generated, generated_batches; /* rows and requests generated since the beginning */
-	struct rung__rng draws;                /* starts at the seed */
+	struct rung__rng draws;                /* random numbers; their state begins as the seed */
 	uint64_t ids_capacity, starts_room;
 
 	struct rung_source *file;
@@ -167,8 +167,8 @@ static int read_id(struct bench_source *source, uint64_t i, uint64_t *id_out)
 	id = id_of(source->data, info->dtype, i - source->data_first);
 	if (id >= source->vertex_count) {
 		tool_error(source->name, TOOL_FAILED,
-		           "%s: element %llu is %lld, vertices go from 0 to %llu; give vertex ids "
-		           "of the graph that was staged",
+		           "%s: element %llu is %lld, but vertex ids are 0 to %llu; give ids of "
+		           "the staged graph",
 		           source->args->ids, (unsigned long long)i, (long long)id,
 		           (unsigned long long)source->vertex_count - 1);
 		return RUNG_E_RANGE;
@@ -203,8 +203,8 @@ static int open_file(struct bench_source *source)
 	    (info->dtype != RUNG_I32 && info->dtype != RUNG_U32 && info->dtype != RUNG_I64 &&
 	     info->dtype != RUNG_U64)) {
 		tool_error(source->name, TOOL_FAILED,
-		           "%s: %s of %u dimensions, %llu rows; --ids needs a vector of vertex ids "
-		           "as i32, u32, i64 or u64",
+		           "%s: has dtype %s, %u dimensions and %llu rows, but --ids needs a "
+		           "vector of i32, u32, i64 or u64 vertex ids",
 		           args->ids, rung_dtype_name(info->dtype), info->dim_count,
 		           (unsigned long long)info->row_count);
 		return RUNG_E_FORMAT;
@@ -367,7 +367,7 @@ static int count_cut(struct bench_ids *ids)
 	ids->warmup_rows = ids->warmup_count * source->batch;
 	if (source->file && ids->warmup_rows >= file_rows) {
 		tool_error(source->name, TOOL_FAILED,
-		           "%s: has %llu ids, and --warmup uses the first %llu; use a smaller "
+		           "%s: has %llu ids, but --warmup alone uses %llu; use a smaller "
 		           "--warmup, or give more ids",
 		           args->ids, (unsigned long long)file_rows,
 		           (unsigned long long)ids->warmup_rows);

@@ -298,7 +298,8 @@ static void print_bench(const struct bench_args *args, const struct bench_ids *i
 	printf(", %s hits", tool_count_text(text, (double)stats.cache_hits));
 	printf(", %s rows waited for another request's read\n",
 	       tool_count_text(text, (double)stats.joined_rows));
-	/* a shared cache: rows that another process was to read but did not read in time */
+	/* only with a shared cache: another process had begun to read these rows, but not in
+	 * time */
 	if (stats.cache_timeouts > 0)
 		printf("cache: another process was stopped or slow %llu times, %llu rows that it "
 		       "read were read here as well\n",

@@ -28,13 +28,13 @@ static void check_origin(const struct argp_state *state, const struct bench_args
 
 	if (args->dir && args->attach)
 		argp_error(state,
-		           "DIR and --attach exclude each other: the dataset is that of the store "
-		           "at %s",
+		           "DIR and --attach exclude each other: the store at %s determines the "
+		           "dataset",
 		           args->attach);
 	if (args->attach && budget)
 		argp_error(state,
 		           "--attach and --%s exclude each other: the process that shares the "
-		           "store has placed the rows",
+		           "store has already placed the rows",
 		           budget);
 	if (args->attach && args->share)
 		argp_error(state,
@@ -42,9 +42,10 @@ static void check_origin(const struct argp_state *state, const struct bench_args
 		           args->attach);
 	if (args->store.profile && (args->attach || args->in_flight < 2 || args->look_ahead ||
 	                            bench_ids_are_vertices(args)))
-		argp_error(state, "--profile predicts only a private store, two or more requests "
-		                  "in flight and generated ids; omit --attach, --in-flight 1, "
-		                  "--look-ahead and ids in files");
+		argp_error(state,
+		           "--profile predicts only runs with a private store, two or more "
+		           "requests in flight, and generated ids; omit --attach, --in-flight 1, "
+		           "--look-ahead and ids in files");
 	if (args->hold && !args->share)
 		argp_error(state, "--hold needs --share: it keeps a shared store open");
 	if (args->private_cache && !args->share && !args->attach)
@@ -101,7 +102,8 @@ static void check(const struct argp_state *state, void *ctx)
 	if (!args->attach)
 		tool_need_dir(state, args->dir);
 	check_origin(state, args);
-	/* processes that attach might use vertex ids, and cannot place the map later */
+	/* with --share: processes that attach may use vertex ids, and cannot load the map
+	 * themselves */
 	args->store.vertex_ids = bench_ids_are_vertices(args) || args->share;
 	if ((uint64_t)args->common.threads * args->in_flight > REQUESTS_MAX)
 		argp_error(
@@ -169,7 +171,7 @@ static int check_attached(const char *name, const struct bench_args *args,
 	    info.features.row_bytes == dataset->features.row_bytes)
 		return TOOL_DONE;
 	return tool_error(name, TOOL_FAILED,
-	                  "%s: is not the dataset of the store shared at %s; share the store again",
+	                  "%s: not the dataset of the store shared at %s; share the store again",
 	                  rung_dataset_dir(data->ds), args->attach);
 }
 
@@ -261,7 +263,7 @@ static int forecast(const char *name, const struct bench_args *args, const struc
 	struct walk walk = { .ids = ids, .first_round = first_round, .progress = progress };
 	int rc;
 
-	if (first_round) /* bench_ids_make() has it in memory already */
+	if (first_round) /* bench_ids_make() has generated it already */
 		walk.end = ids->end;
 	opts.profile = data->profile;
 	opts.merge_gap_bytes = args->store.merge_gap_bytes;
@@ -337,7 +339,7 @@ static int bench(const char *name, const struct bench_args *args, struct tool_da
 	 * the socket of --share */
 	tool_interrupt_grace(TOOL_GRACE_MS);
 	rc = bench_run(name, args, data->store, &ids, &truth, progress, &result);
-	code = rc < 0 ? TOOL_FAILED /* hardware and usage are known to be right */
+	code = rc < 0 ? TOOL_FAILED /* opening has ruled out missing hardware and wrong usage */
 	              : report(name, args, data, &ids, whole, progress, &predicted, &result);
 	/* workers still use the store and the ids: nothing can be closed, so the process ends */
 	if (result.left_behind) {

@@ -42,7 +42,7 @@ static json_t *files_json(const struct rung_dataset *ds)
 	json_t *files = json_array();
 	const struct rung_dataset_file *file;
 
-	/* in the order of the library: checksums and manifest are the last two */
+	/* the library lists checksums and manifest last */
 	for (size_t i = 0; (file = rung_dataset_file(ds, i)) != NULL; i++) {
 		json_t *entry = json_object();
 		int is_array = file->array.dtype != RUNG_DTYPE_NONE;

@@ -33,7 +33,7 @@ static void add_named(const struct argp_state *state, char ***names_at, const ch
 	char **names = realloc(*names_at, count * sizeof(*names));
 	const char **specs = realloc(*specs_at, count * sizeof(*specs));
 
-	/* one of the two may have moved even if the other allocation failed */
+	/* one list may have moved even if the other could not be enlarged: keep its new address */
 	*names_at = names ? names : *names_at;
 	*specs_at = specs ? specs : *specs_at;
 	if (names && specs)
@@ -283,7 +283,7 @@ static void print_different(const char *what, const char *source, uint64_t diffe
                             uint64_t first)
 {
 	if (different)
-		printf("%llu %s differ from the %s, the first is that of vertex %llu\n",
+		printf("%llu %s differ from the %s (the first: vertex %llu)\n",
 		       (unsigned long long)different, what, source, (unsigned long long)first);
 }
 

@@ -59,7 +59,7 @@ static void write_valued(FILE *out, const char *command, const struct tool_optio
 		write_name(out, command, option);
 }
 
-/* A case of the shell for an option whose value is one of a list of words. */
+/* A branch of the script's `case` for an option whose value is one of a list of words. */
 static void write_words(FILE *out, const char *command, const struct tool_option *option)
 {
 	if (option->type != TOOL_TYPE_WORD)

@@ -47,7 +47,7 @@ static void set_only(const struct argp_state *state, void *ctx, const char *arg)
 			if (strlen(name) == length && strncmp(name, from, length) == 0)
 				found = bit;
 		}
-		/* the second condition: a comma at the end */
+		/* an unknown name, or a comma at the end of the list */
 		if (!found || (from[length] && !from[length + 1]))
 			argp_error(state,
 			           "--only: '%s' has an unknown value; use bandwidth, latency, "
@@ -82,14 +82,15 @@ static void check(const struct argp_state *state, void *ctx)
 	if (args->root && !args->topology)
 		argp_error(state, "--root: a recorded machine cannot be measured; add --topology");
 	if (args->csv && args->common.json)
-		argp_error(state, "--csv and --json: give one of them");
+		argp_error(state, "--csv and --json exclude each other; give only one");
 	if (args->opts.dir_bytes && !args->opts.dir)
 		argp_error(state,
 		           "--dir-size needs --dir: it is the size of the file in that folder");
 }
 
 #define NOT_BYTES "not a size in bytes; give one such as 2GiB"
-/* of every option that --topology would ignore, so that check() can refuse it */
+/* ends the row of every option that --topology would ignore: the option's name is noted, and
+ * check() refuses it */
 #define MEASURING TOOL_NOTED(struct numa_args, measuring)
 
 static const struct tool_option options[] = {
@@ -276,7 +277,8 @@ static int measure(const char *name, struct numa_args *args, const struct rung_t
 	code = report(name, args, topology, policy, &measured);
 	if (code == TOOL_DONE)
 		code = draw(name, &measured, &svg);
-	/* single absent values are part of a report; a report of nothing else is not a success */
+	/* some values may be absent from a report, but a report without any value is not a
+	 * success */
 	if (code == TOOL_DONE && !numa_any_value(numa_report, RUNG_NUMA_ALL))
 		code = TOOL_NO_HARDWARE;
 	tool_out_abandon(&svg);
@@ -297,7 +299,8 @@ int cmd_numa(int argc, char **argv)
 	if (rc < 0)
 		return tool_fail(argv[0], rc);
 	node = args.root ? -1
-	                 : node_to_probe(topology); /* of a recorded machine nothing is tried */
+	                 /* placing a page cannot be tried on a recorded machine */
+	                 : node_to_probe(topology);
 	if (node >= 0)
 		rc = rung_numa_probe_policy((uint32_t)node, &policy);
 	tried = node >= 0 ? &policy : NULL;

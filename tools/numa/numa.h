@@ -34,7 +34,7 @@ struct numa_measured {
 	size_t node_count; /**< nodes of the topology */
 };
 
-/** Nonzero if these matrices (a sum of enum rung_numa_matrix) have any value that is not absent. */
+/** Nonzero if any of these matrices (a sum of enum rung_numa_matrix) has a value. */
 int numa_any_value(const struct rung_numa_report *report, uint32_t matrices);
 
 /** Set the keys of the results in the object of the topology. */

@@ -13,7 +13,7 @@ static const char *matrix_of(const struct rung_numa_result *result)
 	return rung_numa_matrix_name(result->matrix);
 }
 
-/* The tier that a GPU gathers from, by the names of the plan's tiers. */
+/* The tier that a GPU gathers from, named as in a plan. */
 static const char *rung_of(const struct rung_numa_result *result)
 {
 	if (result->matrix == RUNG_NUMA_GPU)
@@ -26,7 +26,7 @@ static const char *cores_of(const struct rung_numa_result *result)
 	return result->all_cores < 0 ? NULL : result->all_cores ? "all" : "one";
 }
 
-/* Initialisers of a field after its matrices: form, offset, zero, word. */
+/* Initialisers for the members of a field that follow `matrices`: type, offset, zero, word. */
 #define WORDS(function)   NUMA_WORDS, 0, 0, function
 #define TEXT(member)      NUMA_TEXT, NUMA_AT(member), 0, NULL
 #define NODE(member)      NUMA_NODE, NUMA_AT(member), 0, NULL
@@ -37,8 +37,8 @@ static const char *cores_of(const struct rung_numa_result *result)
 #define GPUS              (RUNG_NUMA_GPU | RUNG_NUMA_PEER)
 #define COSTS             (RUNG_NUMA_TOUCH | RUNG_NUMA_REGISTER)
 
-/* A key may occur twice with different matrices, because a 0 is a number for some of them and
- * absent for others. The order is that of JSON objects. */
+/* In the order of the JSON objects. A key such as row_bytes has several rows if a 0 means different
+ * things in different matrices: a number in some, an absent value in others. */
 const struct numa_field numa_fields[] = {
 	{ "matrix", RUNG_NUMA_ALL, WORDS(matrix_of) },
 	{ "kind", RUNG_NUMA_ALL, TEXT(kind) },
@@ -137,8 +137,8 @@ const struct numa_list numa_lists[] = {
 	        SAME("reads_per_s"),
 	        SAME("bytes_per_s"),
 	        { 0 } } },
-	/* one entry per GPU and node, with the rates of three kinds. An entry exists for each
-	 * to_gpu result, even an absent one, so the others are not lost with it. */
+	/* one entry per GPU and node, with the rates of three kinds. Each to_gpu result has an
+	 * entry, even if it is absent: the two other rates may still exist. */
 	{ "gpu_copy", RUNG_NUMA_GPU, "to_gpu", 1,
 	  KEYS{ SAME("gpu"),
 	        SAME("gpu_bus_id"),
@@ -165,7 +165,8 @@ const struct numa_list numa_lists[] = {
 	        SAME("rows_per_s"),
 	        SAME("bytes_per_s"),
 	        { 0 } } },
-	/* joined with the list above: here the GPU that gathers is to_gpu, and it reads from gpu */
+	/* more entries of the list above, for gathers between GPUs: the member to_gpu is the GPU
+	 * that gathers, and the member gpu is the one whose memory it reads */
 	{ "gpu_gather", RUNG_NUMA_PEER, "gather", 0,
 	  KEYS{ { "gpu", "to_gpu", NULL },
 	        { "gpu_bus_id", "to_gpu_bus_id", NULL },
@@ -235,7 +236,8 @@ static const struct numa_column cost_columns[] = {
 	{ 0 },
 };
 
-/* A table whose lines join several kinds lists the results of one kind, and the others by OTHER. */
+/* If a line shows several kinds, the table has a line per result of one kind, and OTHER columns for
+ * the rates of the other kinds. */
 const struct numa_table numa_tables[] = {
 	{ RUNG_NUMA_BANDWIDTH, "read", 0,
 	  "bandwidth, bytes counted as STREAM does (a copy of n bytes is 2 n)",
@@ -396,7 +398,8 @@ size_t numa_count_reads(const struct numa_measured *measured, size_t first, size
 	size_t count = 0;
 
 	*depth_count_out = 0;
-	/* equality with `count`: only results before the first one of another size are counted */
+	/* depth_count grows only while it equals `count`, that is, until the first result of
+	 * another size */
 	while ((result = rung_numa_report_result(measured->report, first + count)) != NULL &&
 	       numa_is_of(result, begin->matrix, NULL, 0) && result->cpu_node == begin->cpu_node &&
 	       strcmp(result->file, begin->file) == 0) {

@@ -29,7 +29,7 @@ enum numa_form {
 enum numa_zero {
 	NUMA_ZERO_ABSENT = 0,
 	NUMA_ZERO_JSON,    /**< a number in JSON, absent in CSV */
-	NUMA_ZERO_THREADS, /**< the same, but a number in CSV if threads apply */
+	NUMA_ZERO_THREADS, /**< as ZERO_JSON, but also a number in CSV if threads apply */
 	NUMA_ZERO_NUMBER   /**< a number in both */
 };
 

@@ -9,7 +9,7 @@
 
 #include "numa/numa_results.h"
 
-/* null if a matrix does not have the field, or the result does not */
+/* null if the matrix does not have the field, or the result has no value for it */
 static json_t *field_json(const struct numa_field *field, const struct rung_numa_result *result)
 {
 	struct numa_datum datum = { 0 };
@@ -96,7 +96,7 @@ static json_t *gathers_json(const struct numa_measured *measured)
 
 		if (result->matrix != RUNG_NUMA_GATHER || result->row_bytes == last)
 			continue;
-		last = result->row_bytes; /* sizes ascend, so equal ones are neighbours */
+		last = result->row_bytes; /* sizes ascend, so equal ones are adjacent */
 		entry = json_object();
 		tool_json_set(entry, "row_bytes", tool_json_u64(last));
 		tool_json_set(entry, "bytes_per_s",
@@ -126,7 +126,8 @@ static json_t *bandwidth_json(const struct numa_measured *measured)
 	return object;
 }
 
-/* An entry of a list for `result`; keys with a kind come from the result of that kind instead. */
+/* The entry of a list for `result`. Keys that name a kind are filled in from the result of that
+ * kind. */
 static json_t *entry_json(const struct numa_measured *measured, const struct numa_list_key *keys,
                           const struct rung_numa_result *result)
 {

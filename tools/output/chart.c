@@ -97,7 +97,8 @@ static void write_y_ticks(FILE *out)
 	}
 }
 
-/* Names are vertical, to the left of their lines, at the bottom, where the plot has few curves. */
+/* Each name is written vertically, to the left of its line, at the bottom of the plot, where there
+ * are few curves. */
 static void write_marks(const struct chart *chart, FILE *out)
 {
 	char turn[128];

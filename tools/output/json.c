@@ -13,7 +13,8 @@
 #include "output/json.h"
 #include "tool.h"
 
-/* nonzero: a value was lost for lack of memory; no object is better than one without a key */
+/* nonzero: a value was lost for lack of memory; the object would lack a key, so it is not
+ * printed */
 static int incomplete;
 
 void tool_json_set(json_t *object, const char *key, json_t *value)
@@ -171,7 +172,8 @@ json_t *tool_json_tuning(const struct rung_tuning *tuning)
 	tool_json_set(root, "drives_why", why_text(tuning->drive_why));
 	tool_json_set(root, "queue_depth", chosen(tuning->queue_depth));
 	tool_json_set(root, "queue_depth_why", why_text(tuning->queue_depth_why));
-	/* 0 as in --merge-gap: rows are not merged across gaps; the library has another value */
+	/* 0 means, as in --merge-gap, that rows are not merged across gaps; the library has
+	 * RUNG_MERGE_GAP_NONE for this */
 	tool_json_set(root, "merge_gap_bytes",
 	              tuning->merge_gap_bytes == RUNG_MERGE_GAP_NONE
 	                      ? tool_json_u64(0)

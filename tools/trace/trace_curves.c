@@ -60,8 +60,8 @@ static int predict_by_score(const struct trace_input *input, struct trace_result
 	return 0;
 }
 
-/* Sampled with another seed than the trace: the hits of the same batches would not be a
- * prediction. @return a status */
+/* Predict the hits from sampled batches. Their seed differs from that of the trace: the hits of the
+ * same batches would not be a prediction. @return a status */
 static int predict_by_sampling(const struct trace_args *args, const struct trace_input *input,
                                struct trace_result *result)
 {

@@ -49,8 +49,8 @@ static json_t *reals_json(const double *values)
 	return array;
 }
 
-/* Static orders are in "methods" by name; the references have keys next to it, because their number
- * and names are fixed. */
+/* Static orders are in "methods" by name. The references have their own keys on the same level as
+ * "methods", because their number and names are fixed. */
 static json_t *curve_json(const struct trace_result *result)
 {
 	json_t *root = json_object(), *methods = json_object(), *rows = json_array();

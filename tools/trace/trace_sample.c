@@ -35,7 +35,8 @@ static int append_batch(void *ctx, const struct rung_batch *batch, uint64_t idx,
 	for (uint32_t hop = 0; hop < collecting->hop_count; hop++)
 		collecting->result->edges += rung_batch_block(batch, hop)->edge_count;
 	collecting->result->batches++;
-	/* its result is not needed: without a grace period a signal ends the process at once */
+	/* the return value is not needed: there is no grace period, so a signal ends the process at
+	 * once */
 	tool_progress_update(collecting->progress, "sampling", collecting->result->batches,
 	                     collecting->batches_in_all);
 	return 0;

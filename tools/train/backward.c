@@ -99,8 +99,9 @@ static void activation_gradient(const float *out, uint64_t rows, uint64_t width,
 }
 
 /* Gradient of the input rows of layer l, from that of its output, in model->d_hidden[l - 1]. The
- * destinations of a block are its first sources: they receive a gradient through both matrices, the
- * other sources only through that of the means. @return 0 or RUNG_E_NOMEM */
+ * destinations of a block are its first sources: they receive a gradient through both weight
+ * matrices, the other sources only through the matrix that multiplies the means. @return 0 or
+ * RUNG_E_NOMEM */
 static int layer_input_gradient(struct train_model *model, const struct rung_block *block,
                                 uint32_t l, const float *d_out)
 {

@@ -163,7 +163,8 @@ int train_model_forward(struct train_model *model, const struct train_input *inp
 			train_block_mean(block, in, layer->in_width, model->mean[l].data);
 			multiply_add(model->mean[l].data, layer->neigh, layer, rows, out);
 		}
-		/* not for the logits; + 16: keys other than those of the weights */
+		/* no ReLU or dropout on the logits; + 16 keeps these keys different from those of
+		 * the weights */
 		if (l + 1 < model->layer_count) {
 			struct train_dropout dropout = { training ? model->dropout : 0,
 				                         train_key(model->seed, step, l + 16) };

@@ -14,7 +14,7 @@ enum train_norm {
 	TRAIN_NORM_L2  /* length 1 */
 };
 
-/** A distinct key for each (seed, a, b). */
+/** A key that differs for each combination of seed, a and b. */
 static inline uint64_t train_key(uint64_t seed, uint64_t a, uint64_t b)
 {
 	return rung__mix64(rung__key_join(seed, a) ^ b);

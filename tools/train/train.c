@@ -13,7 +13,7 @@
 #include <string.h>
 
 /* Keys of evaluation batches. They do not depend on the epoch, so that every evaluation samples the
- * same neighbourhoods, and no training step reaches them. */
+ * same neighbourhoods, and they are larger than the key of any training step. */
 #define EVAL_KEY(split) ((1ull << 63) | ((uint64_t)(split) << 56))
 #define DROPOUT_KEY     0x64726f70u /* distinguishes input masks from those of layers */
 

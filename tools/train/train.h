@@ -18,7 +18,8 @@ struct train_args {
 	uint32_t look_ahead; /* batches; 0: the loader's default */
 	/* count 0: as staged; of evaluation: as in training */
 	struct tool_fanouts fanouts, eval_fanouts;
-	double lr, weight_decay, dropout, input_dropout; /* input_dropout negative: as dropout */
+	/* a negative input_dropout: the same as dropout */
+	double lr, weight_decay, dropout, input_dropout;
 	enum train_norm norm;
 	uint64_t seed;
 	int no_edges;

@@ -3,9 +3,10 @@
  * Floyd's draws without replacement (src/sample/sampler_draw.c), by several lanes in parallel.
  * Valid CUDA and C++17.
  *
- * Draw i uses number i of the list's stream: a position below first + i + 1, where first is degree
- * minus count. It falls back to position first + i if its position was drawn before. On the CPU
- * this is a loop over draws. A group of lanes makes up to 32 draws at once, with the same outcome:
+ * Draw i turns number i of the list's stream of random numbers into a position below first + i + 1,
+ * where first is the list's length minus the number of draws. If that position has been drawn
+ * before, the draw falls back to position first + i. On the CPU this is a loop over draws. A group
+ * of lanes makes up to 32 draws at once, with the same outcome:
  *
  * - A rejected number (rung__bits_below) shifts all later draws by one number. Rejections are so
  *   rare that the group then simply repeats the step.
@@ -24,7 +25,7 @@
 
 #define DRAW_SET_FREE UINT64_MAX /* never a position, because a degree is at most the edge count */
 
-/** A group of neighbouring lanes of a warp that draw from one list. */
+/** A group of adjacent lanes of a warp that draw from one list. */
 struct draw_group {
 	uint32_t lanes; /* a power of two up to 32, the same for the whole warp */
 	uint32_t first; /* first lane of the group within the warp */
@@ -65,8 +66,8 @@ static __device__ __forceinline__ uint64_t draw_position(const struct draw_group
 
 		if (!thrown)
 			break;
-		/* lanes after the first lane with a rejected number must all advance; their results
-		 * are not valid yet */
+		/* the first lane with a rejected number and all lanes after it advance by one
+		 * number; their results are not valid yet */
 		if (ours && threadIdx.x % WARP_LANES >= (unsigned)__ffs((int)ours) - 1)
 			number++;
 	}
@@ -88,8 +89,8 @@ static __device__ __forceinline__ bool draw_falls_back(const struct draw_group &
 	const unsigned drawing = __ballot_sync(WARP_ALL, draws) & group.mask;
 	const unsigned same = __match_any_sync(WARP_ALL, position) & drawing;
 	const bool twice = draws && (taken || (same & ((1u << lane) - 1)) != 0);
-	/* a value below `at` means the fallback of an earlier lane. Smaller positions wrap to huge
-	 * numbers */
+	/* if `of` is below `at`, the position is the fallback of lane `of`, an earlier one;
+	 * positions below fallback_first wrap to huge numbers */
 	const uint64_t of = position - fallback_first;
 	int root = (int)(draws && !twice && of < group.at ? group.first + (uint32_t)of : lane);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gather on a GPU: all tiers that the kernel can address in one launch; the other rows are
- * listed.
+ * The gather on a GPU: one launch copies the rows of all tiers that the kernel can address, and
+ * lists the other rows.
  *
  * The blocks of the grid have two roles. Most of them resolve all ids (id, map entry, rank, view,
  * address), one tile per warp at a time, list and count the misses, and copy the rows in the memory
  * of GPUs. The first blocks of the grid, as many as saturate the link (rows.h), only copy the rows
- * over a link. A link is so slow that a grid which fills the device would block the SMs for the
+ * over a link. A link is so slow that a grid that fills the device would keep the SMs from the
  * training for milliseconds. These blocks look up their rows themselves, so that they start
  * together with the others, no block waits for another, and one launch is enough.
  *
@@ -31,8 +31,8 @@
  * few ids belong to such rows, so one lookup at a time would leave the link idle. */
 #define LOOKUPS   4u
 #define CHUNK_IDS (LOOKUPS * WARP_LANES)
-/* Limit of the bytes of rows in a chunk, if all are over the link: at the end of a gather, one warp
- * can be left to copy a whole chunk alone. */
+/* Limit of the bytes of a chunk's rows, counted as if all were over the link: at the end of a
+ * gather, one warp can be left to copy a whole chunk alone. */
 #define CHUNK_BYTES 65536u
 
 /** One of the two parts of a gather. */
@@ -44,7 +44,8 @@ struct gather_part {
 	uint32_t block_count;
 };
 
-/* NEAR copies rows in memory of GPUs, and counts and lists; LINK copies rows over a link. */
+/* NEAR copies rows in GPU memory, counts all rows and lists misses; LINK copies rows over a
+ * link. */
 enum { NEAR, LINK };
 
 struct gather_shape {
@@ -208,7 +209,7 @@ static __device__ __forceinline__ uint32_t nth_lane(unsigned lanes, uint32_t n)
 
 /* Move the rows of a warp to its first lanes, because idle lanes in between would have no loads in
  * flight.
- * @return rows */
+ * @return the number of rows */
 static __device__ __forceinline__ uint32_t pack_rows(struct row_move *move)
 {
 	const unsigned lane = threadIdx.x % WARP_LANES;
@@ -223,8 +224,8 @@ static __device__ __forceinline__ uint32_t pack_rows(struct row_move *move)
 	return count;
 }
 
-/* Looks up a tile: lists misses, counts, and sets `move` for rows that are not over a link. LINK
- * blocks copy the other rows. @return the number of rows, in the first lanes */
+/* Looks up a tile: lists misses, counts rows, and sets `move` for rows in GPU memory. LINK blocks
+ * copy rows over a link. @return the number of rows to copy, which the first lanes have */
 static __device__ __forceinline__ uint32_t near_rows(const struct rung__cuda_gather &g,
                                                      uint64_t first, uint32_t count,
                                                      uint32_t *view_rows, struct row_move *move)
@@ -270,7 +271,7 @@ static __device__ __forceinline__ bool is_over_link(const struct rung__cuda_gath
 }
 
 /* Adds the rows over a link among `count` ids to the queue. The lookups of a lane are split into
- * three loops, so that its loads are in flight together. @return the number of waiting rows */
+ * three loops, so that its loads are in flight together. @return the number of rows in the queue */
 static __device__ __forceinline__ uint32_t find_link_rows(const struct rung__cuda_gather &g,
                                                           uint64_t first, uint32_t count,
                                                           struct link_queue *queue,
@@ -381,7 +382,8 @@ static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 
 	if (!wide && g->id_dtype != RUNG_I32 && g->id_dtype != RUNG_U32)
 		return rung__fail(RUNG_E_INVAL,
-		                  "gather kernel: ids of dtype number %d; use i32, u32, i64 or u64",
+		                  "gather kernel: ids of unsupported dtype number %d; use i32, "
+		                  "u32, i64 or u64",
 		                  (int)g->id_dtype);
 	if (g->id_count > UINT32_MAX)
 		return rung__fail(RUNG_E_INVAL,
@@ -402,8 +404,8 @@ static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 		return rc;
 	if (block_count < 1 || !g->counts || !g->report ||
 	    (g->id_count && (!g->ids || !g->out || (g->miss_ranks && !g->miss_rows))))
-		return rung__fail(RUNG_E_INVAL, "gather kernel: blocks, ids, output, miss list, "
-		                                "counts or report are missing");
+		return rung__fail(RUNG_E_INVAL, "gather kernel: an argument is missing: blocks, "
+		                                "ids, output, miss list, counts or report");
 	return check_views("gather kernel", g->views, g->view_count, g->row_count, g->row_bytes);
 }
 
@@ -430,8 +432,8 @@ static uint32_t item_count(const struct rung__cuda_gather *g, uint32_t item_ids)
 	return (uint32_t)((g->id_count + item_ids - 1) / item_ids);
 }
 
-/* Half of the grid at most, and no more than saturates the link. Chunks shrink until each warp has
- * a chunk and no chunk has too many bytes. */
+/* LINK gets as many blocks as saturate the link, but at most half of the grid. Chunks shrink until
+ * each warp has a chunk and no chunk has too many bytes. */
 static void shape_link(const struct rung__cuda_gather *g, uint32_t piece, uint64_t link,
                        unsigned block_count, struct gather_part *part)
 {

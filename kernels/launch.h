@@ -3,11 +3,10 @@
  * The CUDA operations as C functions: gather and scatter of rows. Sampling is in sampler_launch.h.
  * There is one .cu file per operation.
  *
- * Both are asynchronous: they queue their work on a stream and return. Nothing is allocated,
- * nothing waits, nothing is logged. All pointers inside the structs are addresses that the current
- * device can use: its own memory, a peer's, or mapped host memory. The memory belongs to the
- * caller, and the kernels use it until the stream has passed the call. The structs themselves are
- * read only during the call.
+ * Both are asynchronous: they queue their work on a stream and return. They do not allocate, wait
+ * or log. All pointers inside the structs are addresses that the current device can use: its own
+ * memory, a peer's, or mapped host memory. The memory belongs to the caller, and the kernels use it
+ * until the stream has passed the call. The structs themselves are read only during the call.
  *
  * Rows, maps and ids must not be written while the kernel runs; maps and ids are read through the
  * read-only path.
@@ -15,10 +14,11 @@
  * Threads: any number, each with its own counts, report and outputs; the device is the calling
  * thread's current one.
  *
- * A gather has up to eight views, each a range of ranks by its end: replicated local memory, memory
- * interleaved over G GPUs (row i of the view is on GPU i mod G, in slot i div G), and host memory
- * read over the link. Ranks after the last view are misses. Ranks, slots and byte offsets have 64
- * bits, output rows 32, as in the miss list of the CPU.
+ * A gather has up to eight views. Each is a range of ranks, given by its end, in one kind of
+ * memory: replicated local memory, memory interleaved over G GPUs (row i of the view is on GPU i
+ * mod G, in slot i div G), and host memory read over the link. Ranks after the last view are
+ * misses. Ranks, slots and byte offsets have 64 bits, output rows 32, as in the miss list of the
+ * CPU.
  */
 #ifndef RUNG_KERNELS_LAUNCH_H
 #define RUNG_KERNELS_LAUNCH_H
@@ -62,7 +62,7 @@ struct rung__cuda_counts {
 	 * zero */
 	unsigned long long bad_index_inverted;
 	unsigned long long view_rows[RUNG__CUDA_VIEWS_MAX];
-	/* items taken by warps in addition to their first one, for NEAR and LINK (gather.cu) */
+	/* items that warps have taken after their first one, for NEAR and LINK (gather.cu) */
 	unsigned items_taken[2];
 	unsigned long long blocks_done;
 };
@@ -99,7 +99,7 @@ struct rung__cuda_gather {
 	struct rung__cuda_view views[RUNG__CUDA_VIEWS_MAX];
 	unsigned char *out;  /* row i of the list goes to out + i * out_stride */
 	uint64_t out_stride; /* at least row_bytes */
-	/* arrays of id_count entries: rank and output row of ids beyond all views, in any order. if
+	/* arrays of id_count entries: rank and output row of ids beyond all views, in any order. If
 	 * miss_ranks is NULL, misses are counted but not listed */
 	uint64_t *miss_ranks;
 	uint32_t *miss_rows;

@@ -4,9 +4,9 @@
  *
  * A warp copies a *tile* of up to 32 rows, with `lanes` lanes per row. Each lane has the address of
  * one row, so 32 rows are looked up at the same time. A row is copied in *pieces* of 16, 4 or 1
- * bytes, one per lane and round. Each lane has COPY_AHEAD loads in flight before its first store:
- * the bytes in flight must cover the latency, and otherwise a row of one round would leave only one
- * load per lane.
+ * bytes, one per lane and round. Each lane starts COPY_AHEAD loads before its first store, so that
+ * the bytes in flight cover the latency. Otherwise, with rows of one round, each lane would have
+ * only one load in flight.
  *
  * Rows over a link are split at the lines of the source: the first round begins at the line that
  * contains the start of the row, with the lanes before the row idle, so that every later access of
@@ -23,8 +23,8 @@
  * ptxas uses more registers, which leaves three blocks. */
 #define COPY_BLOCKS_PER_SM 4
 
-/* Limits the bytes of a tile. The warp that starts last ends one tile after the others, and with
- * tiles of 32 rows of 4 KiB it would run alone for a long time. */
+/* Limits the bytes of a tile. The last warp can end one tile later than the others, and with tiles
+ * of 32 rows of 4 KiB it would run alone for a long time. */
 #define TILE_BYTES 16384u
 
 /** The division of rows into pieces and tiles, the same for all warps of a launch. */
@@ -33,8 +33,8 @@ struct rows_shape {
 	uint32_t lanes_log2; /* lanes per row: 2, 4, 8, 16 or 32 */
 	uint32_t rounds;     /* number of rounds to copy a row */
 	uint32_t tile_rows;  /* rows of a tile: a power of two, at least 32 / lanes */
-	/* rows over a link: the line, or the part of it that the lanes of a row cover, minus one;
-	 * otherwise 0 */
+	/* for rows over a link: the bytes of a line, or of the part of it that a round covers,
+	 * minus one; otherwise 0 */
 	uint32_t head_mask;
 };
 
@@ -67,10 +67,10 @@ static __device__ __forceinline__ void copy_rows(const struct row_move &mine, ui
 		const Piece *from[COPY_AHEAD];
 		Piece *to[COPY_AHEAD];
 
-		/* Three passes. If the first pass contained the loads, ptxas would load into
-		 * temporary registers and wait for each load to move it, before it computes the
-		 * next address. __ldca is volatile: read-only loads (__ldg) may be moved after
-		 * stores. */
+		/* Three loops: addresses, loads, stores. If the first loop contained the loads,
+		 * ptxas would load into temporary registers, and would wait for each load, to move
+		 * its value, before it computes the next address. __ldca is volatile: read-only
+		 * loads (__ldg) may be moved after stores. */
 #pragma unroll
 		for (uint32_t k = 0; k < COPY_AHEAD; k++) {
 			/* after the last item the row number wraps; nothing is copied then */
@@ -111,7 +111,7 @@ static inline uint32_t piece_bytes(uint64_t ored)
 }
 
 /**
- * The blocks that saturate a link have this many bytes of loads in flight.
+ * Bytes of loads in flight that saturate a link; they determine how many blocks copy over it.
  *
  * Bytes in flight are rate times latency. PCIe 5.0 with 16 lanes moves 63 GB/s; with a latency of 2
  * us, which is assumed and not measured, that is 126 KB. LINK_BYTES is twice as much, because a
@@ -153,7 +153,8 @@ static inline struct rows_shape rows_shape_make(uint32_t row_bytes, uint32_t pie
 	round_bytes = piece << shape.lanes_log2;
 	if (link_ored != 0)
 		shape.head_mask = (round_bytes < LINE_BYTES ? round_bytes : LINE_BYTES) - 1;
-	/* the maximum number of bytes between the line and the row, which can cost another round */
+	/* the maximum number of bytes from the start of a line to the row, which can cost a
+	 * round */
 	if ((link_ored & shape.head_mask) != 0)
 		head_max = shape.head_mask + 1 - piece;
 	shape.rounds = (row_bytes + head_max + round_bytes - 1) / round_bytes;
@@ -193,12 +194,12 @@ static inline cudaError_t start_pieces(void (*const (&kernels)[3])(Work, Shape),
 static inline int check_rows(const char *who, uint32_t row_bytes, uint64_t out_stride)
 {
 	if (row_bytes < 1 || row_bytes > RUNG__CUDA_ROW_BYTES_MAX)
-		return rung__fail(RUNG_E_INVAL, "%s: rows of %u bytes, not 1..%u", who,
+		return rung__fail(RUNG_E_INVAL, "%s: rows of %u bytes; use 1 to %u", who,
 		                  (unsigned)row_bytes, (unsigned)RUNG__CUDA_ROW_BYTES_MAX);
 	if (out_stride < row_bytes)
 		return rung__fail(RUNG_E_INVAL,
-		                  "%s: an output stride of %" PRIu64 " bytes, rows have %u", who,
-		                  out_stride, (unsigned)row_bytes);
+		                  "%s: an output stride of %" PRIu64 " bytes, less than a row (%u)",
+		                  who, out_stride, (unsigned)row_bytes);
 	return 0;
 }
 

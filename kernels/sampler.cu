@@ -16,10 +16,10 @@
  *
  * The reason for this division: the cost is in random reads of the graph's arrays, perhaps over a
  * link, and of the table. Both are done edge by edge, so that every thread has a load in flight
- * whatever the degrees are, and a vertex with millions of neighbours is spread over the grid. Only
+ * regardless of the degrees, and a vertex with millions of neighbours is spread over the grid. Only
  * the draws are done list by list. They read no tier, and a short list uses only its group of lanes
- * of a warp. Whole lists need no draws: up to 32 neighbours the group writes them, and above that
- * each edge finds its list in indptr.
+ * of a warp. Lists that are used whole need no draws. With a fanout of up to 32 the group writes
+ * their positions; with a larger one each edge finds its list by a search in indptr.
  *
  * Equality with the CPU's batch: draws depend on the key, not on the thread. A vertex's number is
  * decided by the smallest edge that leads to it: an edge offers its position after all existing
@@ -107,7 +107,8 @@ static void start_seeds(cudaError_t *err, const struct sample_launch &l)
 	start(err, l, 1, merge_seeds);
 }
 
-/* The counts are on the device, so the grids are for the largest counts, up to the bound. */
+/* The counts are on the device, so grids are sized for the largest possible counts, up to the
+ * bound. */
 static void start_hop(cudaError_t *err, const struct sample_launch &l, uint64_t dst_max)
 {
 	const uint32_t fanout = l.step.fanout;
@@ -146,19 +147,19 @@ static int check_sample(const struct rung__cuda_sampler *sampler,
 	if ((uintptr_t)sample->workspace % SAMPLE_ALIGN != 0 || sample->workspace_bytes < needed)
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampler kernels: a workspace of %" PRIu64
-		                  " bytes at %p; use at least %" PRIu64 " bytes, aligned to %u",
+		                  " bytes at %p; use at least %" PRIu64
+		                  " bytes, aligned to %u bytes",
 		                  sample->workspace_bytes, sample->workspace, needed, SAMPLE_ALIGN);
 	if (block_count < 1 || !sample->seeds || !sample->vertices || !sample->workspace ||
 	    !sample->report)
-		return rung__fail(RUNG_E_INVAL, "sampler kernels: blocks, seeds, vertices, "
-		                                "workspace or report are missing");
+		return rung__fail(RUNG_E_INVAL, "sampler kernels: an argument is missing: blocks, "
+		                                "seeds, vertices, workspace or report");
 	for (uint32_t hop = 0; hop < sampler->hop_count; hop++)
 		if (!sample->indptr[hop] ||
 		    (!sample->indices[hop] && sampler->capacity.edge_counts[hop]))
-			return rung__fail(
-				RUNG_E_INVAL,
-				"sampler kernels: indptr or indices of hop %u are missing",
-				(unsigned)hop);
+			return rung__fail(RUNG_E_INVAL,
+			                  "sampler kernels: indptr or indices of hop %u is missing",
+			                  (unsigned)hop);
 	return 0;
 }
 

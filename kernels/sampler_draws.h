@@ -28,7 +28,8 @@ static __global__ void draw_short(const __grid_constant__ struct sample_step s, 
 		if (__ballot_sync(WARP_ALL, chosen)) {
 			const uint64_t key =
 				chosen ? rung__key_join(s.hop_key, __ldg(s.vertices + i)) : 0;
-			/* the fallback of this lane's draw; it draws below the next position */
+			/* the fallback of this lane's draw, and the largest position that it can
+			 * draw */
 			const uint64_t fallback = degree - draws + group.at;
 			uint64_t number;
 			const uint64_t drawn =
@@ -52,7 +53,8 @@ static __device__ __forceinline__ void draw_list(const struct sample_step &s, ui
 	const struct draw_set set = { s.sets + 2 * at, 2 * draws };
 	const uint64_t key = rung__key_join(s.hop_key, __ldg(s.vertices + i)),
 		       begin = __ldg(s.begins + i);
-	/* rejections shift it, so a chunk continues after the last number of the previous one */
+	/* rejections shift the numbers, so a chunk begins after the last number used by the
+	 * previous one */
 	uint64_t number = warp.at;
 
 	for (uint64_t k = warp.at; k < set.slot_count; k += WARP_LANES)

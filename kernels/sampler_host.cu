@@ -79,10 +79,10 @@ static int check_array(const char *who, const struct rung__cuda_array *array, ui
 
 		/* items are read with aligned loads of item_bytes */
 		if (rows > 0 && view_ored(view, rows) % array->item_bytes != 0)
-			return rung__fail(
-				RUNG_E_INVAL,
-				"%s: view %u has a base or stride that is not a multiple of %u",
-				who, (unsigned)v, (unsigned)array->item_bytes);
+			return rung__fail(RUNG_E_INVAL,
+			                  "%s: view %u has a base or stride that is not a multiple "
+			                  "of %u bytes",
+			                  who, (unsigned)v, (unsigned)array->item_bytes);
 		lines_end = view->rank_end;
 	}
 	if (lines_end != lines)
@@ -102,7 +102,8 @@ static int check_graph(const struct rung__cuda_graph *graph)
 	    graph->edge_count > UINT64_MAX / 16)
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampler kernels: a graph of %" PRIu64 " vertices and %" PRIu64
-		                  " edges is out of range",
+		                  " edges is out of range; use at least 1 vertex, and fewer than "
+		                  "2^60 of each",
 		                  graph->vertex_count, graph->edge_count);
 	if (graph->indptr.item_bytes != 8 ||
 	    (graph->indices.item_bytes != 4 && graph->indices.item_bytes != 8))
@@ -136,7 +137,7 @@ static int check_capacity(const struct rung__cuda_sampler *s)
 		if (hop < s->hop_count && capacity->edge_counts[hop] > UINT64_MAX / 64)
 			return rung__fail(RUNG_E_INVAL,
 			                  "sampler kernels: a capacity of %" PRIu64
-			                  " edges for hop %u is out of range",
+			                  " edges for hop %u is out of range; use fewer than 2^58",
 			                  capacity->edge_counts[hop], (unsigned)hop);
 	}
 	return 0;
@@ -216,7 +217,7 @@ extern "C" int rung__cuda_sample_layout(const struct rung__cuda_sampler *s, void
 	    !add_part(at, bytes, slots, 16, &step->table.slots))
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampler kernels: a capacity of %" PRIu64
-		                  " edges per hop does not fit any memory",
+		                  " edges per hop is too large for 64-bit sizes; use a smaller one",
 		                  edges_max);
 	step->table.mask = slots - 1; /* slots is a power of two */
 	return 0;
@@ -261,12 +262,12 @@ extern "C" int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler
 	case RUNG__CUDA_SAMPLE_BAD_SEED:
 		return rung__fail(RUNG_E_RANGE,
 		                  "sampling: seed %" PRIu64 " is %" PRIu64
-		                  ", not below the vertex count %" PRIu64 "; correct the seeds",
+		                  ", not below the vertex count %" PRIu64 "; use ids of vertices",
 		                  index, value, sampler->graph.vertex_count);
 	case RUNG__CUDA_SAMPLE_SEED_TWICE:
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampling: seeds %" PRIu64 " and %" PRIu64 " are both %" PRIu64
-		                  "; pass each once",
+		                  "; pass each vertex once",
 		                  report->other, index, value);
 	case RUNG__CUDA_SAMPLE_MANY_EDGES:
 		return many("edges", report->edge_counts[hop], sampler->capacity.edge_counts[hop],
@@ -277,7 +278,8 @@ extern "C" int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler
 	case RUNG__CUDA_SAMPLE_BAD_LIST:
 		return rung__fail(RUNG_E_FORMAT,
 		                  "sampling: indptr[%" PRIu64 "] is %" PRIu64
-		                  " and the next entry %" PRIu64 ", with %" PRIu64
+		                  " and the next entry %" PRIu64
+		                  ", which do not ascend within %" PRIu64
 		                  " edges: the graph in memory is damaged",
 		                  index, value, report->other, sampler->graph.edge_count);
 	case RUNG__CUDA_SAMPLE_BAD_VERTEX:

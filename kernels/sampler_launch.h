@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Neighbour sampling on a GPU, as C functions. A batch equals that of rung_sampler_sample() for the
- * same graph, fanouts, seed and batch key, entry by entry (see rung/sampler.h); only the point
- * where an error stops it may differ.
+ * same graph, fanouts, seed and batch key, entry by entry (see rung/sampler.h); only the point at
+ * which an error stops the batch may differ.
  *
  * When opening: fill in a struct rung__cuda_sampler, with its capacity from
  * rung__cuda_sample_capacity_max() or with smaller numbers; then rung__cuda_sampler_check(),
@@ -15,9 +15,9 @@
  * read only during the call. Any number of threads may call.
  *
  * One launch queues all hops on the stream. Counts, offsets and failures pass from kernel to kernel
- * in device memory, grids are for the largest counts, and a report in mapped host memory ends the
- * batch. The capacity is fixed at opening: the worst case or less. A batch that needs more stops
- * before it exceeds the capacity, and reports the sizes it needs. Seeds and the graph are
+ * in device memory, grids are sized for the largest counts, and a report in mapped host memory ends
+ * the batch. The capacity is fixed at opening: the worst case or less. A batch that needs more
+ * stops before it exceeds the capacity, and reports the sizes it needs. Seeds and the graph are
  * untrusted: an invalid list or id is reported and not used.
  *
  * The graph's arrays are divided into lines of 128 bytes. Views contain lines in the same way as

@@ -4,15 +4,15 @@
  * next number in the order of its first edge, and write the indices of the block. Valid CUDA and
  * C++17.
  *
- * The number of a vertex in the table is at first the smallest offer, dst_count + e of its first
- * edge e. number_fresh() replaces it by the final number.
+ * At first, the number of a new vertex in the table is the smallest offer: dst_count + e, where e
+ * is the first edge to the vertex. number_fresh() replaces it by the final number.
  */
 #ifndef RUNG_KERNELS_SAMPLER_NUMBERS_H
 #define RUNG_KERNELS_SAMPLER_NUMBERS_H
 
 #include "sampler_step.h"
 
-/* Does the random reads: of the neighbour's id from its tier, and of the table. */
+/* Does the random reads: the neighbour's id from its tier, and its slot in the table. */
 static __global__ void look_up(const __grid_constant__ struct sample_step s,
                                const __grid_constant__ struct rung__cuda_graph graph)
 {
@@ -21,14 +21,15 @@ static __global__ void look_up(const __grid_constant__ struct sample_step s,
 	if (stopped(s))
 		return;
 	for (uint64_t e = global_thread(); e < edge_count; e += global_threads()) {
-		/* below edge_count, because find_list() has checked the lists */
+		/* below the edge count of the graph, because find_list() has checked the lists */
 		const uint64_t place = __ldcg(s.where + e);
 		const uint64_t id = array_item(graph.indices, place);
 		uint64_t slot = NO_SLOT;
 
 		if (id < graph.vertex_count) {
 			slot = table_slot(s.table, id);
-			/* larger than any number so far, so existing vertices keep theirs */
+			/* vertices that have a number keep it, because it is smaller than this
+			 * offer */
 			table_offer(s.table, slot, dst_count + e);
 		} else {
 			note_smallest(&s.state->bad_place, place);

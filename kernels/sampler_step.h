@@ -22,7 +22,8 @@
  */
 struct sample_state {
 	struct rung__cuda_sample_report report;
-	/* the smallest index of each kind, inverted: zero is the start value of a maximum */
+	/* the smallest index of each kind of error, inverted: it is found as a maximum, which
+	 * starts at zero */
 	unsigned long long bad_seed, twice_seed, bad_list, bad_place;
 };
 
@@ -50,8 +51,9 @@ struct sample_step {
 	uint64_t seed_count;
 	uint64_t hop_key; /* of the hop's draws */
 	uint64_t vertex_capacity,
-		edge_capacity; /* maximum numbers of vertices after this hop and of its edges */
-	uint64_t *indptr;      /* outputs of this hop */
+		/* maximum numbers of vertices after this hop, and of the hop's edges */
+		edge_capacity;
+	uint64_t *indptr; /* outputs of this hop */
 	uint32_t *indices;
 	uint32_t hop, fanout;
 };

@@ -11,7 +11,7 @@
 
 #include "warp.h"
 
-#define SCAN_THREAD_SUMS 4u /* number of neighbouring sums per thread and round */
+#define SCAN_THREAD_SUMS 4u /* number of adjacent sums per thread and round */
 
 static __device__ __forceinline__ uint64_t add_capped(uint64_t a, uint64_t b)
 {

@@ -49,15 +49,17 @@ static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_coun
 		                  "scatter kernel: %" PRIu64 " rows; use at most %" PRIu32,
 		                  s->count, UINT32_MAX);
 	if (s->end.word && !s->blocks_done)
-		return rung__fail(RUNG_E_INVAL, "scatter kernel: end.word needs blocks_done");
+		return rung__fail(RUNG_E_INVAL,
+		                  "scatter kernel: end.word needs blocks_done; set both");
 	if (s->offset_align & (s->offset_align - 1))
 		return rung__fail(RUNG_E_INVAL,
 		                  "scatter kernel: an alignment of %" PRIu64
 		                  " is not a power of two",
 		                  s->offset_align);
 	if (block_count < 1 || (s->count && (!s->slots || !s->offsets || !s->out_rows || !s->out)))
-		return rung__fail(RUNG_E_INVAL,
-		                  "scatter kernel: blocks, slots, lists or output are missing");
+		return rung__fail(
+			RUNG_E_INVAL,
+			"scatter kernel: an argument is missing: blocks, slots, lists or output");
 	return 0;
 }
 

@@ -48,8 +48,8 @@ static __device__ __forceinline__ void table_offer(const struct vertex_table &ta
 		atomicMin(held, (unsigned long long)number);
 }
 
-/* The number of a slot. Use the function ending in _now if the kernel can change the number,
- * because the read must bypass the read-only cache. */
+/* The number of a slot. In a kernel that can change the number, use the function ending in _now,
+ * whose read bypasses the read-only cache. */
 static __device__ __forceinline__ uint64_t table_number_now(const struct vertex_table &table,
                                                             uint64_t slot)
 {

@@ -67,30 +67,30 @@ static inline int check_views(const char *who, const struct rung__cuda_view *vie
 	uint64_t rank_first = 0;
 
 	if (view_count > RUNG__CUDA_VIEWS_MAX)
-		return rung__fail(RUNG_E_INVAL, "%s: %u views, at most %d", who,
+		return rung__fail(RUNG_E_INVAL, "%s: %u views; use at most %d", who,
 		                  (unsigned)view_count, RUNG__CUDA_VIEWS_MAX);
 	for (uint32_t v = 0; v < view_count; v++) {
 		const struct rung__cuda_view *view = &views[v];
 
 		if (view->rank_end < rank_first || view->rank_end > row_count)
 			return rung__fail(RUNG_E_INVAL,
-			                  "%s: view %u ends at rank %" PRIu64 ", not in %" PRIu64
-			                  "..%" PRIu64,
+			                  "%s: view %u ends at rank %" PRIu64 "; use %" PRIu64
+			                  " to %" PRIu64,
 			                  who, (unsigned)v, view->rank_end, rank_first, row_count);
 		if (view->rank_end == rank_first)
 			continue;
 		if (view->base_count < 1 || view->base_count > RUNG__CUDA_BASES_MAX)
-			return rung__fail(RUNG_E_INVAL, "%s: view %u has %u bases, not 1..%d", who,
-			                  (unsigned)v, (unsigned)view->base_count,
+			return rung__fail(RUNG_E_INVAL, "%s: view %u has %u bases; use 1 to %d",
+			                  who, (unsigned)v, (unsigned)view->base_count,
 			                  RUNG__CUDA_BASES_MAX);
 		if (view->stride < row_bytes)
 			return rung__fail(RUNG_E_INVAL,
 			                  "%s: view %u has a stride of %" PRIu64
-			                  " bytes, rows have %u",
+			                  " bytes, less than a row (%u)",
 			                  who, (unsigned)v, view->stride, (unsigned)row_bytes);
 		for (uint32_t b = 0; b < view->base_count && b < view->rank_end - rank_first; b++)
 			if (!view->base[b])
-				return rung__fail(RUNG_E_INVAL, "%s: view %u has no base %u", who,
+				return rung__fail(RUNG_E_INVAL, "%s: view %u: base %u is NULL", who,
 				                  (unsigned)v, (unsigned)b);
 		rank_first = view->rank_end;
 	}

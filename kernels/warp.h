@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** The size of warps and blocks, and warps of a bounded grid. Valid CUDA and C++17. */
+/** The sizes of warps and blocks, and the number of a warp within the grid. Valid CUDA and
+ * C++17. */
 #ifndef RUNG_KERNELS_WARP_H
 #define RUNG_KERNELS_WARP_H
 

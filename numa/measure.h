@@ -147,7 +147,7 @@ void rung__measure_add_once(uint32_t *list, size_t *count, uint32_t value);
 /** Bytes of the ids of a gather whose output is an array of `array_bytes`. */
 uint64_t rung__measure_ids_bytes(const struct rung__measuring *m, uint64_t array_bytes);
 
-/** Begin a matrix of about `total` results, for the progress. */
+/** Begin a matrix. `total` is the estimated number of its results, for the progress. */
 void rung__measure_step(struct rung__measuring *m, uint64_t total);
 
 /** A result in which every member is absent. */

@@ -40,7 +40,8 @@ static void stream_work(void *ctx, uint32_t rank, uint32_t count, uint64_t passe
 		                  stream->c + begin, end - begin);
 }
 
-/* Add the result of one loop. `kind` is also the group, which keeps the loops in their order. */
+/* Add the result of one loop. `kind` is also the group by which the results are sorted, so they are
+ * in the order of the loops. */
 static int measure_kind(struct rung__measuring *m, const struct rung__measure_pair *pair,
                         struct rung__team *team, int all_cores, unsigned kind)
 {

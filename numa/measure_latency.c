@@ -11,7 +11,7 @@
 
 #include "measure.h"
 
-#define HOPS          65536u /* number of hops in a pass */
+#define HOPS 65536u /* number of hops in a pass */
 /* an injecting core pauses after this many doubles, which are one page */
 #define CHUNK_DOUBLES 512u
 

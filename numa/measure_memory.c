@@ -78,8 +78,9 @@ int rung__measure_team(struct rung__measuring *m, size_t idx, bool all_cores,
 	for (size_t i = 0; i < m->node_count && node->core_count == 0; i++)
 		node = &m->nodes[i];
 	if (node->core_count == 0)
-		return rung__fail(RUNG_E_NOSUP,
-		                  "this process is not allowed to use a CPU of any node");
+		return rung__fail(
+			RUNG_E_NOSUP,
+			"this process is not allowed to run on the CPUs of any NUMA node");
 	return rung__team_start(node->cores, all_cores ? node->core_count : 1, team_out);
 }
 

@@ -315,15 +315,15 @@ static int open_target(struct rung__measuring *m, const char *path, struct nvme_
 		rc = rung__fail_errno(errno, "%s: its size cannot be queried", path);
 	if (rc == 0 && target->bytes < FILE_BYTES_MIN)
 		rc = rung__fail(RUNG_E_INVAL,
-		                "%s: has %" PRIu64 " bytes; use a file of at least %u, preferably "
-		                "larger than the drive's cache",
+		                "%s: has %" PRIu64 " bytes; use a file of at least %u bytes, "
+		                "preferably larger than the drive's cache",
 		                path, target->bytes, FILE_BYTES_MIN);
 	else if (rc == 0 && S_ISREG(st.st_mode) &&
 	         (double)st.st_blocks * 512 < SPARSE * (double)st.st_size)
 		rc = rung__fail(RUNG_E_INVAL,
 		                "%s: only %" PRIu64 " of its %" PRIu64
-		                " bytes are on the disk; use a file without holes, written through "
-		                "and not compressed",
+		                " bytes are on the disk; use a file without holes or compression, "
+		                "and sync it first",
 		                path, (uint64_t)st.st_blocks * 512, target->bytes);
 	if (rc < 0) {
 		close(target->fd);
@@ -386,7 +386,7 @@ static int dir_bytes(const struct rung__measuring *m, uint64_t *bytes_out)
 		return rung__fail(RUNG_E_NOSPC,
 		                  "%s: a file of %" PRIu64
 		                  " bytes is too small to measure (%" PRIu64
-		                  " bytes are free); use at least %u",
+		                  " bytes are free); use at least %u bytes",
 		                  m->opts.dir, *bytes_out, room, FILE_BYTES_MIN);
 	return rung__space_check(m->opts.dir, *bytes_out);
 }

@@ -74,11 +74,13 @@ static int copy_opts(const struct rung_numa_measure_opts *given,
 		                  opts->samples, SAMPLES_MAX);
 	/* written so that NaN is refused, too */
 	if (!(opts->sample_seconds >= 0 && opts->sample_seconds <= SAMPLE_SECONDS_MAX))
-		return rung__fail(RUNG_E_INVAL,
-		                  "measuring: regions of %g s; use more than 0 and at most %g",
-		                  opts->sample_seconds, SAMPLE_SECONDS_MAX);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"measuring: timed regions of %g s; use more than 0 and at most %g",
+			opts->sample_seconds, SAMPLE_SECONDS_MAX);
 	if (opts->row_count > RUNG__MEASURE_ROWS_MAX || (opts->row_count && !opts->row_bytes))
-		return rung__fail(RUNG_E_INVAL, "measuring: %zu row sizes; use at most %u",
+		return rung__fail(RUNG_E_INVAL,
+		                  "measuring: %zu row sizes; use a list of at most %u",
 		                  opts->row_count, RUNG__MEASURE_ROWS_MAX);
 	for (size_t i = 0; i < opts->row_count; i++) {
 		if (opts->row_bytes[i] < ROW_BYTES_MIN || opts->row_bytes[i] > ROW_BYTES_MAX)
@@ -89,7 +91,7 @@ static int copy_opts(const struct rung_numa_measure_opts *given,
 	if (opts->depth_count > RUNG__MEASURE_ROWS_MAX ||
 	    (opts->depth_count == 0) != (opts->depths == NULL))
 		return rung__fail(RUNG_E_INVAL,
-		                  "measuring: %zu depths; use a list of 1 to %u, or none",
+		                  "measuring: %zu queue depths; use a list of 1 to %u, or no list",
 		                  opts->depth_count, RUNG__MEASURE_ROWS_MAX);
 	for (size_t i = 0; i < opts->depth_count; i++) {
 		if (opts->depths[i] < 1 || opts->depths[i] > RUNG__MEASURE_DEPTH_MAX)

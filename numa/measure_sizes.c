@@ -73,8 +73,8 @@ uint64_t rung__measure_ids_bytes(const struct rung__measuring *m, uint64_t array
 	                      RUNG__MEASURE_HUGE_BYTES);
 }
 
-/* The largest array that fits in `available` together with two more, which serve as a table, and
- * the ids of its rows. One huge page is left for rounding up the ids. 0: nothing fits. */
+/* The largest array for which `available` has room: for the array, two more as a table, and the ids
+ * of its rows. One huge page is left for rounding up the ids. 0: nothing fits. */
 static uint64_t array_that_fits(const struct rung__measuring *m, uint64_t available)
 {
 	const uint64_t row_bytes = m->rows[0], of_a_row = 3 * row_bytes + sizeof(uint64_t);

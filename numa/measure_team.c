@@ -144,7 +144,7 @@ static int start(const uint32_t *cpus, uint32_t each, uint32_t count, struct run
 		*team_out = team;
 		return 0;
 	}
-	rc = rung__fail(RUNG_E_NOSUP, "no thread can be pinned to CPU %" PRIu32 ": %s",
+	rc = rung__fail(RUNG_E_NOSUP, "measuring: a thread cannot be pinned to CPU %" PRIu32 ": %s",
 	                unpinned->cpus[0], strerror(unpinned->err));
 	rung__team_stop(team);
 	return rc;

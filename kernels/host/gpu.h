@@ -17,8 +17,8 @@
  * choice of a GPU is unchanged, and only the store's GPUs get a context.
  *
  * Exit. Exit handlers unload CUDA while the store's threads run. The first open registers a handler
- * that runs before those (rung__gpu_close_at_exit()). The store's threads then fail what is in
- * flight and sleep.
+ * that runs before those (rung__gpu_close_at_exit()). The store's threads then fail the requests in
+ * flight, and sleep.
  *
  * CUDA graphs. If any thread makes a call that CUDA considers unsafe, such as cudaEventQuery(), a
  * capture in any thread fails. Between enter and leave the capture mode of the thread is therefore
@@ -60,7 +60,7 @@ struct gpu_end {
 	const char *what; /* names the launch in messages */
 };
 
-/* State of one request; nothing of it is shared with other requests. */
+/* State of one request; not shared with other requests. */
 struct gpu_request {
 	struct gpu_end gathered;
 	struct gpu_end scattered[RUNG__SCATTERS_MAX];
@@ -158,7 +158,7 @@ int rung__gpu_check_launches(void);
 
 /* ---- gpu_memory.c ---- */
 
-/** Allocate GPU memory; the error contains the free memory. */
+/** Allocate GPU memory; the message of a failure has the free memory. */
 int rung__gpu_alloc(int gpu, const char *what, uint64_t bytes, void **memory_out);
 
 /**
@@ -268,8 +268,8 @@ int rung__gpu_begin(const struct rung__device *device, const char *what,
                     struct CUstream_st **stream, const char *memory_is, const void *memory,
                     int *before_out);
 
-/** After launches on a caller's stream, and rung__gpu_begin(): if `rc` is a failure, explain it and
- * wait for the queued work. @return the failure */
+/** The counterpart of rung__gpu_begin(), after launches on a caller's stream. If `rc` is a failure,
+ * explain it and wait for the queued work. @return the failure */
 int rung__gpu_end(const struct rung__device *device, struct CUstream_st *stream, int rc,
                   int before);
 

@@ -69,11 +69,11 @@ static int check_args(const struct rung__device_args *args)
 		return rung__fail(RUNG_E_INVAL, "cuda: %u GPUs are out of range; use 1 to %d",
 		                  args->gpu_count, RUNG_GPUS_MAX);
 	if (args->features->layout.row_bytes > RUNG__CUDA_ROW_BYTES_MAX)
-		return rung__fail(RUNG_E_INVAL,
-		                  "cuda: rows of %" PRIu64
-		                  " bytes; a GPU gathers at most %u; split the features",
-		                  args->features->layout.row_bytes,
-		                  (unsigned)RUNG__CUDA_ROW_BYTES_MAX);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"cuda: rows of %" PRIu64 " bytes are too long; a GPU gathers at most %u "
+			"bytes per row; split the features",
+			args->features->layout.row_bytes, (unsigned)RUNG__CUDA_ROW_BYTES_MAX);
 	return 0;
 }
 
@@ -132,7 +132,7 @@ static int open_requests(struct rung__device *device, const struct rung__device_
 	device->mails = rung__map_pages(device->mails_bytes);
 	device->requests = rung__zalloc_array(args->request_count, sizeof(*device->requests));
 	if (!device->mails || !device->requests)
-		return rung__fail(RUNG_E_NOMEM, "cuda: out of memory for %u requests",
+		return rung__fail(RUNG_E_NOMEM, "cuda: out of host memory for %u requests",
 		                  args->request_count);
 	device->request_count = args->request_count;
 	rc = rung__gpu_pin(device, "the reports of requests", device->mails, device->mails_bytes,
@@ -160,7 +160,7 @@ static int cuda_open(const struct rung__device_args *args, struct rung__device *
 		return rc;
 	device = rung__zalloc(sizeof(*device));
 	if (!device)
-		return rung__fail(RUNG_E_NOMEM, "cuda: out of memory");
+		return rung__fail(RUNG_E_NOMEM, "cuda: out of host memory");
 	pthread_mutex_init(&device->pins_lock, NULL);
 	device->gpu = args->gpus[0];
 	device->gpu_count = args->gpu_count;

@@ -55,8 +55,8 @@ int rung__gpu_check_ids(const struct rung__device *device, const void *ids)
 	return rc;
 }
 
-/* After a failed launch: @return the failure, or RUNG_E_INVAL if the stream belongs to another GPU,
- * which older drivers do not report. */
+/* The failure to report after a failed launch. @return `failure`, or RUNG_E_INVAL if the stream
+ * belongs to another GPU, which older drivers do not report. */
 static int blame_stream(const struct rung__device *device, cudaStream_t stream, int failure)
 {
 	enum cudaDriverEntryPointQueryResult result;

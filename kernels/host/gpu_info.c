@@ -257,8 +257,8 @@ static int check_gpu(int gpu)
 		return rc;
 	if (gpu < 0 || gpu >= count)
 		return rung__fail(RUNG_E_NODEV,
-		                  "cuda: GPU %d does not exist; CUDA shows %d to this process "
-		                  "(CUDA_VISIBLE_DEVICES)",
+		                  "cuda: GPU %d does not exist; CUDA shows %d GPUs to this process "
+		                  "(see CUDA_VISIBLE_DEVICES)",
 		                  gpu, count);
 	return 0;
 }
@@ -349,10 +349,11 @@ int rung__gpu_check_addresses(int gpu)
 		"querying a GPU's attributes");
 
 	if (rc == 0 && !same)
-		rc = rung__fail(RUNG_E_NOSUP,
-		                "cuda: GPU %d does not read host memory at the host's addresses; "
-		                "use the CPU device",
-		                gpu);
+		rc = rung__fail(
+			RUNG_E_NOSUP,
+			"cuda: GPU %d cannot read host memory at the addresses that the CPU uses; "
+			"use the CPU device",
+			gpu);
 	return rc;
 }
 

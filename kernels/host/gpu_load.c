@@ -22,8 +22,8 @@ struct load {
 	cudaEvent_t copied[BUFFERS]; /* passes when the buffer may be overwritten */
 };
 
-/* Buffers of several rows are in one registration, so only a copy of one row, which is wider than a
- * buffer, crosses a border. */
+/* The buffers fit in one registration unless rows are wider than BUFFER_BYTES. Buffers then have
+ * one row each, so only the copy of a single row can cross a border. */
 _Static_assert(BUFFERS *(BUFFER_BYTES + 2 * RUNG__PAGE_BYTES) <= RUNG__REGISTER_BYTES,
                "strided copies are not split at the borders of registrations");
 
@@ -46,7 +46,8 @@ static cudaError_t copy_bytes(const struct load *load, unsigned char *to, const 
 }
 
 /* Copies rows i, i + 1, ...: every base_count-th of them to each GPU, as a matrix whose pitch is
- * base_count rows. The last row ends at row_bytes, because the file may end there. */
+ * base_count rows. The last row is copied without its padding, because the file may end at
+ * row_bytes. */
 static cudaError_t copy(const struct load *load, uint64_t i, uint64_t rows,
                         const unsigned char *from)
 {
@@ -121,7 +122,8 @@ static int open_load(struct load *load, const struct rung__features *file)
 	load->buffers = rung__map_pages(BUFFERS * load->buffer_bytes);
 	if (!load->buffers)
 		return rung__fail(RUNG_E_NOMEM,
-		                  "cuda: out of memory for %u load buffers of %" PRIu64 " bytes",
+		                  "cuda: out of host memory for %u load buffers of %" PRIu64
+		                  " bytes",
 		                  BUFFERS, load->buffer_bytes);
 	rc = rung__gpu_pin(load->device, "the load buffers", load->buffers,
 	                   BUFFERS * load->buffer_bytes, false);

@@ -10,7 +10,8 @@
 
 #include "host/gpu.h"
 
-#define BLOCK_BYTES (2ull << 20) /* CUDA places smaller allocations together in such blocks */
+/* CUDA allocates blocks of this size, each of which can contain several small allocations */
+#define BLOCK_BYTES (2ull << 20)
 
 int rung__gpu_alloc(int gpu, const char *what, uint64_t bytes, void **memory_out)
 {
@@ -24,11 +25,12 @@ int rung__gpu_alloc(int gpu, const char *what, uint64_t bytes, void **memory_out
 	if (err == cudaErrorMemoryAllocation) {
 		(void)cudaGetLastError();
 		(void)cudaMemGetInfo(&free_bytes, &total_bytes);
-		rc = rung__fail(RUNG_E_NOMEM,
-		                "cuda: GPU %d: not enough memory for %s of %" PRIu64
-		                " bytes, %zu of %zu bytes are free; set a smaller GPU budget, or "
-		                "end other programs on the GPU",
-		                gpu, what, bytes, free_bytes, total_bytes);
+		rc = rung__fail(
+			RUNG_E_NOMEM,
+			"cuda: GPU %d: not enough memory for %s of %" PRIu64
+			" bytes: only %zu of %zu bytes are free; set a smaller GPU budget, or "
+			"end other programs on the GPU",
+			gpu, what, bytes, free_bytes, total_bytes);
 	} else {
 		rc = cuda_status(err, what);
 	}
@@ -73,8 +75,8 @@ static int reach(const struct rung__device *device, int gpu)
 	if (err == cudaErrorPeerAccessUnsupported) {
 		(void)cudaGetLastError();
 		return rung__fail(RUNG_E_NOSUP,
-		                  "cuda: GPU %d cannot read the memory of GPU %d: create the plan "
-		                  "on this machine, or use one GPU",
+		                  "cuda: GPU %d cannot read the memory of GPU %d; use a plan "
+		                  "created on this machine, or one GPU",
 		                  device->gpu, gpu);
 	}
 	return cuda_status(err, "letting a GPU read another's memory");

@@ -144,7 +144,8 @@ static int meter_gather(struct rung__meter *meter, const struct rung__meter_gath
 
 	/* the report is of the last gather; a wrong list would make the time meaningless */
 	if (rc == 0 && report->view_rows[0] != gather->row_count)
-		rc = rung__fail(RUNG_E_IO, "cuda: a gather found %" PRIu64 " of %" PRIu64 " rows",
+		rc = rung__fail(RUNG_E_IO,
+		                "cuda: measuring: a gather found %" PRIu64 " of %" PRIu64 " rows",
 		                report->view_rows[0], gather->row_count);
 	return rc;
 }
@@ -225,12 +226,12 @@ static int meter_open(int gpu, struct rung__meter **meter_out)
 
 	_Static_assert(sizeof(*meter->page) <= RUNG__PAGE_BYTES, "the page is one page");
 	if (!meter)
-		return rung__fail(RUNG_E_NOMEM, "cuda: out of memory");
+		return rung__fail(RUNG_E_NOMEM, "cuda: out of host memory");
 	meter->gpu = gpu;
 	rc = rung__gpu_watchdog_start(meter);
 	meter->page = rung__map_pages(RUNG__PAGE_BYTES);
 	if (rc == 0 && !meter->page)
-		rc = rung__fail(RUNG_E_NOMEM, "cuda: out of memory");
+		rc = rung__fail(RUNG_E_NOMEM, "cuda: out of host memory");
 	if (rc < 0) { /* out of host memory, which fact() must not change */
 		free_meter(meter);
 		return rc;

@@ -35,8 +35,8 @@ static int register_all(const char *what, unsigned char *memory, uint64_t bytes,
 			return rung__fail(
 				cuda_status_of(err),
 				"cuda: registering %s: %" PRIu64 " of %" PRIu64
-				" bytes were pinned, then: %s (%s); "
-				"use a smaller host budget or raise the limit of locked memory",
+				" bytes were pinned before it failed: %s (%s); use a smaller host "
+				"budget, or raise the limit of locked memory",
 				what, at, bytes, cudaGetErrorString(err), cudaGetErrorName(err));
 		}
 	}
@@ -54,7 +54,7 @@ int rung__gpu_pin(struct rung__device *device, const char *what, void *memory, u
 	int before, rc;
 
 	if (!pin)
-		return rung__fail(RUNG_E_NOMEM, "cuda: out of memory");
+		return rung__fail(RUNG_E_NOMEM, "cuda: out of host memory");
 	rc = rung__gpu_enter(device->gpu, &before);
 	if (rc == 0) {
 		rc = register_all(what, memory, bytes, flags);

@@ -51,7 +51,7 @@ static int open_host_lines(struct rung__device *device, const struct rung__featu
 	memory->host = rung__map_pages(memory->host_bytes);
 	if (!memory->host)
 		return rung__fail(RUNG_E_NOMEM,
-		                  "%s: out of memory for %" PRIu64 " bytes of the graph",
+		                  "%s: out of host memory for %" PRIu64 " bytes of the graph",
 		                  file->files[0].path, memory->host_bytes);
 	rc = rung__row_loader_open(file, &loader);
 	if (rc < 0)
@@ -138,7 +138,7 @@ int rung__gpu_sampler_open(struct rung__device *device, const struct rung__sampl
 	int before, rc;
 
 	if (!sampler)
-		return rung__fail(RUNG_E_NOMEM, "cuda: out of memory");
+		return rung__fail(RUNG_E_NOMEM, "cuda: out of host memory");
 	sampler->device = device;
 	cuda = &sampler->cuda;
 	cuda->graph.vertex_count = args->indptr.item_count - 1;
@@ -249,14 +249,14 @@ int rung__gpu_batch_open(struct rung__device_sampler *sampler,
 	int before, rc;
 
 	if (!batch)
-		return rung__fail(RUNG_E_NOMEM, "cuda: out of memory");
+		return rung__fail(RUNG_E_NOMEM, "cuda: out of host memory");
 	batch->sampler = sampler;
 	batch->report_bytes = rung__align_up(sizeof(*batch->sample.report), RUNG__PAGE_BYTES);
 	batch->report_page = rung__map_pages(batch->report_bytes);
 	batch->sample.report = batch->report_page;
-	rc = batch->report_page
-	             ? rung__gpu_enter(device->gpu, &before)
-	             : rung__fail(RUNG_E_NOMEM, "cuda: out of memory for the report of a batch");
+	rc = batch->report_page ? rung__gpu_enter(device->gpu, &before)
+	                        : rung__fail(RUNG_E_NOMEM,
+	                                     "cuda: out of host memory for the report of a batch");
 	if (rc == 0) {
 		rc = rung__gpu_pin(device, "the report of a batch", batch->report_page,
 		                   batch->report_bytes, false);
@@ -286,7 +286,7 @@ int rung__gpu_sample(struct rung__device_batch *batch, const uint64_t *seeds, ui
 	batch->sample.seeds = seeds;
 	batch->sample.seed_count = seed_count;
 	batch->sample.batch_key = batch_key;
-	/* a report of the previous batch must not pass for this one's */
+	/* a report of the previous batch must not be mistaken for that of this one */
 	batch->sample.report->outcome = RUNG__CUDA_SAMPLE_NOT_YET;
 	rc = rung__cuda_sample_launch(&sampler->cuda, &batch->sample, sampler->block_count, stream);
 	if (rc == 0)

@@ -12,7 +12,7 @@
 #include "base/thread.h"
 #include "host/gpu_meter.h"
 
-/* passes queued on a blocked stream: queueing waits from a few hundred operations on */
+/* passes queued on a blocked stream: after a few hundred operations, queueing itself waits */
 #define ROUND_PASSES 64u
 #define HOLD_NS      5000000000ull /* the watchdog releases a stream after this time */
 
@@ -135,7 +135,7 @@ static int end_hold(struct rung__meter *meter, int rc)
 /* ---- timing ---- */
 
 /* Queues a timed region after the wait for the word. The second stream starts when the first one is
- * released, and `ended` follows the work of both. */
+ * released, and the event `ended` follows the work of both. */
 static int put_passes(struct rung__meter *meter, meter_pass_fn pass, const void *work,
                       unsigned stream_count, uint64_t passes)
 {
@@ -171,8 +171,9 @@ static int wait_for_end(struct rung__meter *meter, const char *what, double *sec
 		rc = cuda_status(cudaEventElapsedTime(&ms, meter->begun, meter->ended),
 		                 "reading the time between two events");
 	if (rc == 0 && !(ms > 0))
-		rc = rung__fail(RUNG_E_IO, "cuda: %s: the GPU's clock reports %g ms", what,
-		                (double)ms);
+		rc = rung__fail(RUNG_E_IO,
+		                "cuda: %s: the GPU's clock reports %g ms, not a positive time",
+		                what, (double)ms);
 	*seconds_out = (double)ms / 1e3;
 	return rc;
 }

@@ -44,20 +44,21 @@ static int copy_opts(const struct rung_store *store, const struct rung_loader_op
                      struct rung_loader_opts *opts)
 {
 	/* Each gather occupies a request of the store, and one is left to the caller. A store with
-	 * one request allows one gather too: if the caller has the request, the feeder gathers
-	 * synchronously, with a request that the store keeps for that. */
+	 * a single request still allows one gather: while the caller has that request, the feeder
+	 * gathers synchronously, with a request that the store keeps for this case. */
 	const uint32_t gathers_max = RUNG__MAX(store->opts.requests_max, 2u) - 1;
 	int rc = rung__opts_copy_in(opts, sizeof(*opts), caller_opts, "rung_loader_opts");
 
 	if (rc < 0)
 		return rc;
-	/* Another size of this nested struct would move the members after it, so it cannot be
-	 * accepted as another size of the outer struct is. */
+	/* A different size of this nested struct would move the members after it. So unlike the
+	 * outer struct, it must have exactly this size. */
 	if (opts->sampler.size != sizeof(opts->sampler))
-		return rung__fail(RUNG_E_INVAL,
-		                  "loader: size of the sampler's options is %zu, not %zu: set it "
-		                  "with the struct's initialiser",
-		                  opts->sampler.size, sizeof(opts->sampler));
+		return rung__fail(
+			RUNG_E_INVAL,
+			"loader: size of the sampler's options is %zu, must be %zu; set it "
+			"with the struct's initialiser",
+			opts->sampler.size, sizeof(opts->sampler));
 	if (opts->threads > RUNG_LOADER_THREADS_MAX)
 		return rung__fail(RUNG_E_INVAL, "loader: %" PRIu32 " threads; use at most %d",
 		                  opts->threads, RUNG_LOADER_THREADS_MAX);
@@ -79,21 +80,24 @@ static int copy_opts(const struct rung_store *store, const struct rung_loader_op
 	return 0;
 }
 
-/* The graph that the options need: on the GPU, in `csc`, or none. A graph with another vertex count
- * belongs to another data set, and its ranks would select wrong rows without any error. */
+/* Check the graph: that of the GPU sampler, or csc if the options have hops. A graph with another
+ * vertex count belongs to another data set, and its ranks would select wrong rows without any
+ * error. */
 static int check_graph(const struct rung_store *store, const struct rung_csc *csc,
                        const struct rung_loader_opts *opts)
 {
 	if (opts->gpu_sampler && (csc || opts->sampler.hop_count > 0))
-		return rung__fail(RUNG_E_INVAL, "loader: both a GPU sampler and a graph or hops "
-		                                "for the CPU; pass only one of the two");
+		return rung__fail(RUNG_E_INVAL,
+		                  "loader: a GPU sampler, and a graph or hops for the "
+		                  "CPU, are both set; pass only one");
 	if (opts->gpu_sampler)
 		return rung__gpu_sampler_check(opts->gpu_sampler, store, opts->batch_size);
 	if (opts->sampler.hop_count == 0)
 		return 0;
 	if (!csc)
 		return rung__fail(RUNG_E_INVAL,
-		                  "loader: %" PRIu32 " hops but no graph; pass one, or hop_count 0",
+		                  "loader: %" PRIu32
+		                  " hops but no graph; pass a graph, or hop_count 0",
 		                  opts->sampler.hop_count);
 	if (csc->vertex_count != store->shape.vertex_count)
 		return rung__fail(RUNG_E_INVAL,
@@ -130,12 +134,13 @@ static int make_workers(struct rung_loader *loader, const struct rung_csc *csc)
 		if (rc < 0)
 			return rc;
 	}
-	loader->opts.sampler.fanouts = NULL; /* the caller's; each worker's sampler has its own */
+	/* these belong to the caller; each worker's sampler has a copy */
+	loader->opts.sampler.fanouts = NULL;
 	return 0;
 }
 
 /* Allocate as many batches as are in use when the caller holds two. A pass then allocates no GPU
- * memory for sampling, for which the device may have to wait for all its work. */
+ * memory for sampling; an allocation could make the device wait for all its work. */
 static int make_gpu_batches(struct rung_loader *loader)
 {
 	const uint64_t count = loader->slot_count + RUNG__FEED_HELD;
@@ -146,7 +151,8 @@ static int make_gpu_batches(struct rung_loader *loader)
 
 		if (rc < 0)
 			return rc;
-		rung__feed_release_batch(loader, batch); /* on the GPU all of them are kept */
+		/* to the free list, which has no limit for GPU batches */
+		rung__feed_release_batch(loader, batch);
 	}
 	return 0;
 }

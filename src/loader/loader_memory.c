@@ -3,11 +3,11 @@
  * The loader's memory: batches and rows, reused. New rows have space for the largest batch so far
  * plus a margin.
  *
- * On the CPU the most recently put memory is reused first, since a cache may still hold it. With a
- * device the memory that was put first is reused first, since the caller's work on it has most
- * likely run. Memory whose work has run comes before memory that must be waited for. Allocating and
- * freeing may make a device wait for all its work, so memory that is too small, or surplus, is
- * dropped and freed at the end of the pass.
+ * On the CPU the most recently put memory is reused first, since the CPU's caches may still hold
+ * it. With a device the memory that was put first is reused first, since the caller's work on it
+ * has most likely run. Memory whose work has run comes before memory that must be waited for.
+ * Allocating and freeing may make a device wait for all its work, so memory that is too small, or
+ * surplus, is dropped and freed at the end of the pass.
  *
  * Workers acquire batches, the feeder acquires rows, and any thread may put both. The lock guards
  * only the lists and counts. An item that is in no list belongs to one thread, which calls the
@@ -32,7 +32,7 @@ static void push(struct rung__feed_list *list, struct rung__feed_item *item, boo
 	list->count++;
 }
 
-/* With the lock held. NULL: the list is empty. */
+/* Remove and return the first item; NULL if the list is empty. With the lock held. */
 static struct rung__feed_item *pop(struct rung__feed_list *list)
 {
 	struct rung__link *link = rung__queue_pop(&list->items);
@@ -62,10 +62,10 @@ static bool is_through(const struct rung_loader *loader, struct rung__feed_item 
 	return !item->pending;
 }
 
-/* Pop the first free item whose work has run. If every item is still in use, return NULL with
- * `may_make`, and the caller allocates another one; otherwise return the first item, and the next
- * user orders its work after that of the caller (rung__feed_order()). Items in use rotate to the
- * end; one full rotation keeps their order. */
+/* Pop the first free item whose work has run. If every item is still in use, the result depends on
+ * may_make. If it is true, return NULL, and the calling function allocates an item; otherwise
+ * return the first item, whose next user waits for its previous one (rung__feed_order()). Items in
+ * use rotate to the end; one full rotation keeps their order. */
 static struct rung__feed_item *pop_free(struct rung_loader *loader, struct rung__feed_list *list,
                                         bool may_make)
 {
@@ -130,7 +130,7 @@ static void close_event(struct rung_loader *loader, struct CUevent_st *event)
 
 /* ---- pinned memory ---- */
 
-/* Allocate whole pages and pin them until unpin(); `what` names them in messages. */
+/* Allocate whole pages and pin them until unpin(); `what` is their name in messages. */
 static int pin(struct rung_loader *loader, const char *what, uint64_t bytes, uint64_t **memory_out)
 {
 	void *memory = rung__map_pages(bytes);
@@ -181,8 +181,7 @@ static int make_rows(struct rung_loader *loader, uint64_t row_count,
 	rows->row_count = row_count;
 	if (!rung__mul(row_count, loader->row_bytes, &bytes))
 		rc = rung__fail(RUNG_E_NOMEM,
-		                "loader: %" PRIu64 " rows of %" PRIu64
-		                " bytes do not fit in any memory",
+		                "loader: %" PRIu64 " rows of %" PRIu64 " bytes exceed 2^64 bytes",
 		                row_count, loader->row_bytes);
 	else
 		rc = rung_store_alloc(loader->store, bytes, &rows->memory);
@@ -285,7 +284,7 @@ static int open_gpu_sample(struct rung_loader *loader, struct rung__feed_batch *
 	if (!rung__add(seeds, ranks, &count) ||
 	    !rung__mul(count, sizeof(*batch->pinned_seeds), &bytes))
 		return rung__fail(RUNG_E_NOMEM,
-		                  "loader: %" PRIu64 " ranks do not fit in any memory", ranks);
+		                  "loader: memory for %" PRIu64 " ranks exceeds 2^64 bytes", ranks);
 	rc = rung__gpu_batch_create(loader->opts.gpu_sampler, &batch->gpu_sample);
 	if (rc < 0) {
 		batch->gpu_sample = NULL;

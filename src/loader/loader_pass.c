@@ -70,7 +70,7 @@ int rung_loader_begin(struct rung_loader *loader, const struct rung_loader_pass 
 		return rung__fail(RUNG_E_INVAL,
 		                  "loader: a pass of %" PRIu64
 		                  " batches cannot begin with batch %" PRIu64
-		                  "; use at most the number of batches",
+		                  "; begin with at most the number of batches",
 		                  batch_count, pass.batch_first);
 	rc = copy_seeds(&pass, &seeds);
 	if (rc < 0)
@@ -115,16 +115,18 @@ int rung_loader_end(struct rung_loader *loader)
 		rung__feed_release_batch(loader, slot->batch);
 		*slot = (struct rung__feed_slot){ .state = RUNG__FEED_EMPTY };
 	}
-	/* only now, because the device may wait for all its work */
+	/* only now that the pass is over, because freeing may make the device wait for all its
+	 * work */
 	rung__feed_free_dropped(loader);
 	return 0;
 }
 
 /* ---- handing over ---- */
 
-/* Wait until the feeder has submitted the slot's batch, or it has failed. Each wake-up adds the
- * time to the counter of the state that the slot had: until it is sampled, more threads would help;
- * afterwards, more memory would. With the lock held; it is released while waiting. */
+/* Wait until the slot's batch has been submitted or has failed. The time of each wait is added to
+ * one of two counters: to wait_sample_ns if the batch was not sampled yet (more threads would
+ * help), else to wait_rows_ns (more memory would help). With the lock held; it is released while
+ * waiting. */
 static void await_slot(struct rung_loader *loader, const struct rung__feed_slot *slot)
 {
 	while (slot->state != RUNG__FEED_READY) {

@@ -179,8 +179,8 @@ static void sample_next(struct rung__feed_worker *worker)
 	rung__failure_keep(&slot->failure, rc);
 	loader->sampling--;
 	pthread_cond_signal(&loader->work);
-	/* for await_slot(), which from here on counts its time as waiting for rows, and for
-	 * rung_loader_end() */
+	/* wakes rung_loader_end() and await_slot(), which counts the time from here on as waiting
+	 * for rows */
 	pthread_cond_broadcast(&loader->moved);
 }
 
@@ -274,14 +274,14 @@ static void submit_next(struct rung_loader *loader)
 	slot->state = RUNG__FEED_READY;
 	loader->submitted++;
 	assert(loader->submitted <= loader->claimed);
-	/* a batch whose announcement was refused needs none any more */
+	/* this batch was gathered: an announcement that was refused is not tried again */
 	loader->announced = RUNG__MAX(loader->announced, loader->submitted);
 	loader->refused = false; /* the gather has freed space in the store's window */
 	pthread_cond_signal(&loader->room);
 }
 
 /* Announce the rows of a batch to the cache, and keep the names of the announcements for
- * rung__prefetch_undo(): at most one per batch_rows_max ids. */
+ * rung__prefetch_undo(): one name for each group of up to batch_rows_max ids. */
 static int announce(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
 	const struct rung_loader_batch *handed = &batch->handed;
@@ -372,7 +372,8 @@ int rung__feed_start(struct rung_loader *loader)
 {
 	int err = rung__thread_start(&loader->feeder, run_feeder, loader);
 
-	/* each thread that runs is counted at once: after an error rung__feed_stop() joins these */
+	/* each thread is counted as soon as it runs: after an error rung__feed_stop() joins the
+	 * counted ones */
 	loader->feeder_runs = err == 0;
 	while (err == 0 && loader->worker_count < loader->opts.threads) {
 		struct rung__feed_worker *worker = &loader->workers[loader->worker_count];

@@ -12,9 +12,9 @@
  * READY one to rung_loader_next(). A batch leaves its slot when it is handed over, so batches that
  * the caller keeps do not block the pass.
  *
- * One lock guards everything that the state of a slot does not assign to one thread; it is not held
- * while a batch is sampled, announced or gathered, while memory is allocated or while a thread
- * waits.
+ * One lock guards everything except the slots, each of which belongs to one thread as listed above;
+ * it is not held while a batch is sampled, announced or gathered, while memory is allocated or
+ * while a thread waits.
  */
 #ifndef RUNG_LOADER_STATE_H
 #define RUNG_LOADER_STATE_H
@@ -35,8 +35,10 @@
 struct rung__feed_item {
 	struct rung__link link;  /* in a list of free or dropped items */
 	struct CUevent_st *used; /* with a device: recorded after the caller's work */
-	bool pending;            /* the event was recorded, and is not known to have passed */
-	bool lost; /* could not be recorded: never reused, since the end of the work is unknown */
+	bool pending;            /* the event was recorded, and may not have passed yet */
+	/* the event could not be recorded: the item is never reused, since nothing shows when the
+	 * work ends */
+	bool lost;
 };
 
 /* Items for reuse, and their number. */
@@ -59,7 +61,7 @@ struct rung__feed_batch {
 	struct rung_loader_batch handed;    /* the caller's view of it */
 	struct rung__link held_link;        /* in loader->held from next to put */
 	struct rung_batch *sample;          /* of the CPU's sampler; NULL without edges */
-	struct rung__gpu_batch *gpu_sample; /* with opts.gpu_sampler, instead of sampler */
+	struct rung__gpu_batch *gpu_sample; /* with opts.gpu_sampler, instead of `sample` */
 	const uint64_t *host_ranks;         /* handed.ranks in host memory; NULL: only on the GPU */
 	/* with opts.gpu_sampler: [batch_size], then memory for host_ranks */
 	uint64_t *pinned_seeds;
@@ -69,10 +71,10 @@ struct rung__feed_batch {
 	uint64_t *seeds;                                /* copied seeds of a batch without edges */
 	uint64_t seeds_capacity;                        /* ids */
 	struct rung__feed_rows *rows;                   /* NULL until its gather is submitted */
-	/* [name_count] while it is announced and not submitted: see rung__prefetch() */
+	/* [name_count] names of its announcements, until its gather: see rung__prefetch() */
 	uint64_t *names;
 	uint64_t names_capacity;
-	uint32_t name_count; /* 0: not announced, or submitted */
+	uint32_t name_count; /* 0: not announced, or its gather was submitted */
 };
 
 /* READY: submitted, or failed; the rows may still be incomplete. */
@@ -95,7 +97,7 @@ struct rung__feed_worker {
 /* Counters of a pass; see rung_loader_stats. Times are added when a step ends, with the lock. */
 struct rung__feed_counters {
 	uint64_t batches, rows, edges; /* handed over */
-	uint64_t begin_ns, end_ns;     /* end 0: still running */
+	uint64_t begin_ns, end_ns;     /* end_ns 0: still running */
 	/* waits of the caller in rung_loader_next(), work of all workers, work of the feeder */
 	uint64_t wait_sample_ns, wait_rows_ns, sample_ns, gather_ns, announce_ns;
 	uint64_t announced, announce_refused; /* calls of rung__prefetch() */
@@ -105,29 +107,32 @@ struct rung_loader {
 	/* set by rung_loader_create(), then read without the lock */
 	struct rung_store *store;     /* borrowed */
 	struct rung_loader_opts opts; /* defaults filled in; fanouts are not kept */
-	uint64_t row_bytes;           /* of a gathered row; rows are contiguous */
-	bool announces;               /* some rows are cold and may be kept */
-	uint32_t hop_count;           /* of the sampler in use; 0: batches without edges */
-	/* with a device: of its gathers, not ordered with any other stream */
+	uint64_t row_bytes;           /* bytes of a gathered row; rows are contiguous */
+	/* batches are announced: some rows are cold, and the cache may keep them */
+	bool announces;
+	uint32_t hop_count; /* of the sampler in use; 0: batches without edges */
+	/* with a device: the stream of the loader's gathers, not ordered with any other stream */
 	struct CUstream_st *stream;
 
 	pthread_mutex_t lock;
-	pthread_cond_t room;  /* workers: a number can be claimed, or stop */
-	pthread_cond_t work;  /* feeder: a batch was sampled or handed over, or stop */
-	pthread_cond_t moved; /* next and end: a slot has changed, a thread is idle */
+	pthread_cond_t room; /* workers wait for a number to claim, or for stop */
+	pthread_cond_t work; /* the feeder waits for a sampled or handed-over batch, or for stop */
+	/* rung_loader_next() and _end() wait for a changed slot or an idle thread */
+	pthread_cond_t moved;
 	bool stop;
 
 	/* the pass */
 	bool active;
 	uint64_t *seeds;                     /* [seed_count] in the order of the pass */
-	uint64_t seed_count, key_first;      /* of struct rung_loader_pass */
-	uint64_t end;                        /* numbers of batches end here */
+	uint64_t seed_count, key_first;      /* as in struct rung_loader_pass */
+	uint64_t end;                        /* number of the last batch + 1 */
 	uint64_t claimed, submitted, handed; /* see the comment at the top */
-	/* batches below it have been announced, or can no longer be; never below submitted */
+	/* batches below this number have been announced or can no longer be announced; never below
+	 * `submitted` */
 	uint64_t announced;
 	bool refused;      /* the store's window was full when batch `announced` was announced */
 	uint32_t sampling; /* workers that are sampling a batch */
-	bool feeding;      /* the feeder is announcing or gathering one */
+	bool feeding;      /* the feeder is announcing or gathering a batch */
 	struct rung__feed_slot *slots; /* [slot_count] */
 	uint64_t slot_count;           /* look_ahead + gathers */
 	struct rung__feed_counters counters;
@@ -137,8 +142,10 @@ struct rung_loader {
 	struct rung__feed_list free_batches, free_rows;
 	/* with a device: to be freed at the end of the pass */
 	struct rung__feed_list dropped_batches, dropped_rows;
-	uint64_t rows_allocated; /* struct rung__feed_rows that were allocated and not dropped */
-	uint64_t rank_count_max; /* of the batches so far, all passes; sizes new rows */
+	/* number of struct rung__feed_rows that were allocated and not dropped */
+	uint64_t rows_allocated;
+	/* largest rank_count so far, in any pass; determines the size of new rows */
+	uint64_t rank_count_max;
 
 	struct rung__feed_worker *workers; /* [opts.threads] */
 	uint32_t worker_count;             /* that run */

@@ -16,8 +16,9 @@
  * itself */
 #define SPARE_SHARE 16u
 #define SPARE_MAX   (1ull << 30)
-#define BLOCKS_MAX  8192u /* of a part: each is a mapping, and a process may have 65530 mappings */
-#define FARTHEST    256u  /* above all distances, which are bytes in the firmware's table */
+/* blocks of a part: each is a mapping, and a process may have 65530 mappings */
+#define BLOCKS_MAX 8192u
+#define FARTHEST   256u /* above all distances, which are bytes in the firmware's table */
 
 /* ---- budgets ---- */
 
@@ -282,7 +283,8 @@ void rung__placement_set_decide_slots(struct rung__placement_set *placements,
 			continue;
 		rung__nodes_add(&near, (uint32_t)placements->drives[f]);
 		rung__placement_decide(budgets, &near, sizes->slots_bytes, &placement);
-		/* slots of a file are not divided: all go to the node that got the last of them */
+		/* the slots of a file are not divided: if they do not fit on the nearest node, all
+		 * go to the node that would get the last part */
 		if (placement.part_count > 0)
 			placements->slots[f] =
 				(int32_t)placement.nodes[placement.parts[placement.part_count - 1]

@@ -16,20 +16,21 @@
  * Readers are the GPUs whose node is known, otherwise the CPUs that the process may run on. So
  * numactl --cpunodebind, which leaves only the CPUs of one node, moves the rows to that node. Slots
  * and frames are near their drives. With a profile and readers on several nodes, plan_interleave.c
- * compares nearest first with a share on each node. Rows exist once: the gather has one view of
- * them.
+ * compares two placements: rows as near as possible, and an equal share on each node. There is only
+ * one copy of the rows, because the gather has one view of them.
  *
- * Memory is bound, not preferred. With a preferred node the kernel uses other nodes as soon as the
- * node's free pages end, before it drops a page of its caches. Bound memory cannot overflow to
- * another node, so the plan leaves a sixteenth of each node free, at most 1 GiB, of which a quarter
- * must still be free at open.
+ * Memory is bound, not preferred. With a preferred node the kernel uses other nodes as soon as that
+ * node has no free pages, instead of first dropping pages of the page cache. Bound memory cannot
+ * overflow to another node, so the plan leaves a sixteenth of each node free, at most 1 GiB, of
+ * which a quarter must still be free at open.
  *
  * Available memory is unused memory and file pages, on the nodes that cpuset and policy allow. In a
- * control group file pages count as free as well. A GPU's memory is used only if it is named.
+ * control group file pages count as free as well. GPU memory that appears as a NUMA node is used
+ * only if the caller names that node.
  *
- * Blocks are 2 MiB, and larger if a part would have more than 8192: each is a mapping, of which a
- * process may have 65530. With one node, the only cost of all this is that rung_plan_create() reads
- * /sys.
+ * Blocks are 2 MiB, and larger if a part would have more than 8192 blocks: each block is a mapping,
+ * and a process may have 65530 mappings. With one node, the only cost of all this is that
+ * rung_plan_create() reads /sys.
  *
  * The policy of shared memory is stored with the memfd, so it holds for every process that maps it.
  * An attacher queries the pages and places its own slots. move_pages reports only pages that the
@@ -52,9 +53,10 @@
 
 /** Memory from one border to the next, on one node or in blocks on several nodes in turn. */
 struct rung__placement_part {
-	uint64_t bytes;       /* a multiple of RUNG__BORDER_BYTES, except in the last part */
-	uint64_t block_bytes; /* also such a multiple; with one node it equals bytes */
-	uint32_t node_first;  /* position in placement.nodes */
+	uint64_t bytes; /* a multiple of RUNG__BORDER_BYTES, except in the last part */
+	/* a multiple of RUNG__BORDER_BYTES too; with one node it equals bytes */
+	uint64_t block_bytes;
+	uint32_t node_first; /* position in placement.nodes */
 	uint32_t node_count;
 };
 
@@ -85,7 +87,7 @@ extern const char *rung__machine_root;
 
 /* ---- decide (placement.c) ---- */
 
-/** Numbers of nodes, one bit each. */
+/** A set of node numbers, one bit for each. */
 struct rung__nodes {
 	uint64_t bits[RUNG_NODES_MAX / 64];
 };
@@ -128,11 +130,11 @@ void rung__node_budgets_find(const struct rung_topology *topology, const struct 
 uint64_t rung__node_budgets_sum(const struct rung__node_budgets *budgets);
 
 /**
- * Place memory that is read most at its beginning, and subtract it from `budgets`. It is
- * distributed in blocks over the nodes in `near`, as long as they have available memory. The rest
- * goes to the other nodes, one after the other, in the order of their distance from `near`. Memory
- * that fits nowhere is added to the first part, and rung__placement_check() will refuse it. Without
- * any available memory nothing is decided.
+ * Place memory whose beginning is read most, and subtract it from budgets. It is distributed in
+ * blocks over the nodes in `near`, as long as they have available memory. The rest goes to the
+ * other nodes, one after the other, in the order of their distance from `near`. Memory that fits
+ * nowhere is added to the first part, and rung__placement_check() will refuse it. Without any
+ * available memory nothing is decided.
  */
 void rung__placement_decide(struct rung__node_budgets *budgets, const struct rung__nodes *near,
                             uint64_t bytes, struct rung__placement *place_out);
@@ -257,7 +259,8 @@ int rung__placement_set_list(const struct rung__placement_set *placements,
  * @param count_out  number of queried pages whose node the kernel reports; a page that is being
  *                   moved has no node
  * @param there_out  number of these pages that are on the requested node
- * @return 0 or errno of move_pages(), or its status for the first page if it reports no page
+ * @return 0 or errno of move_pages(), or, if it reports the node of no page, its status for the
+ * first page
  */
 int rung__placement_query(const unsigned char *at, const struct rung__placement *placement,
                           uint32_t part_idx, uint64_t *count_out, uint64_t *there_out);

@@ -15,8 +15,8 @@
 #include <numaif.h>
 #endif
 
-#define POLICY_MODES     0xfff /* flags have higher bits */
-#define VOLUME_DEPTH_MAX 4u    /* such as volumes of volumes of partitions of drives */
+#define POLICY_MODES     0xfff /* flags are in higher bits */
+#define VOLUME_DEPTH_MAX 4u    /* levels, such as volumes of volumes of partitions of drives */
 
 const char *rung__machine_root = "";
 

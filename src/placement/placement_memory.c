@@ -15,7 +15,7 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
-#define TOUCH_BYTES (64ull << 20) /* touched by one thread at a time */
+#define TOUCH_BYTES (64ull << 20) /* a thread touches this many bytes at a time */
 /* 1/4 of the reserve must still be free: some of it has been used since the plan was created */
 #define CHECK_SHARE 4u
 

@@ -110,8 +110,8 @@ static int query_nodes(void **pages, unsigned count, int *nodes)
 }
 
 /*
- * Number i of `count` sampled pages out of `total`: one from each stretch, at a random position in
- * it, so that no regular pattern of blocks is missed.
+ * The i-th of count pages that are sampled from total: one from each stretch, at a random position
+ * in it, so that no regular pattern of blocks is missed.
  */
 static uint64_t page_of(uint64_t i, uint64_t count, uint64_t pages)
 {

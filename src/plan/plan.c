@@ -27,14 +27,14 @@
 #define SLOT_COUNT_MIN 4u  /* fewer cannot overlap reads with copies */
 /* the slots take at most this part of the budget, unless the minimum is more */
 #define SLOT_SHARE 8u
-/* or at most this part, with fewer and larger slots: on a small graph, reads that serve many rows
- * save more time than cached rows do */
+/* or at most this part, if the slots are fewer and larger: on a small graph, reads that serve many
+ * rows save more time than cached rows do */
 #define SLOT_SHARE_MAX 2u
 /* line of the graph's arrays, the unit in which kernels read them */
 #define LINE_BYTES          128u
 #define QUEUE_DEPTH_DEFAULT 64u
 #define SLOTS_OF_CPU        2u /* slots per read in flight: one is read into, one is copied from */
-/* slots per read in flight: they wait for a kernel that copies many at once */
+/* slots per read in flight: filled slots wait for a kernel, which copies many at once */
 #define SLOTS_OF_GPU 16u
 
 /*
@@ -50,7 +50,8 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 	const uint64_t budget = host_bytes - RUNG__MIN(host_bytes, plan->vertices_bytes);
 	uint64_t span = rung__row_span(plan->row_bytes, plan->row_stride, plan->data_offset,
 	                               RUNG__PAGE_BYTES);
-	/* large enough for neighbouring rows in one read; 0: for the longest read of one row */
+	/* bytes, large enough for several adjacent rows in one read; 0: one row, in its longest
+	 * read */
 	static const uint64_t good[] = { 65536, 16384, 0 };
 	uint64_t slot, count, least = SLOT_COUNT_MIN * plan->file_count;
 
@@ -81,10 +82,10 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 		return rung__fail_min_bytes(
 			slot * least + plan->vertices_bytes,
 			"a host budget of %" PRIu64 " bytes cannot hold the %" PRIu64
-			" staging slots of %" PRIu64 " bytes that rows of %" PRIu64
-			" bytes are read through%s; give at least %" PRIu64 " bytes",
+			" staging slots of %" PRIu64 " bytes each (for rows of %" PRIu64
+			" bytes)%s; give at least %" PRIu64 " bytes",
 			host_bytes, least, slot, plan->row_bytes,
-			plan->vertices_bytes ? ", and the map of rows staged in place" : "",
+			plan->vertices_bytes ? " and the map of rows staged in place" : "",
 			slot * least + plan->vertices_bytes);
 	plan->slots.slot_bytes = slot;
 	plan->slots.slot_count = count;
@@ -98,8 +99,9 @@ static uint64_t cache_bytes(const struct rung__cache_shape *shape, uint64_t fram
 	       rung__align_up(shape->frame_count * frame, RUNG__PAGE_BYTES);
 }
 
-/* Size the cold-row cache for `bytes` bytes: as many frames as they hold, none below
- * CACHE_ROWS_MIN. Only ranks from `first` on can be cached, because hotter ones are in memory. */
+/* Size the cold-row cache for `bytes` bytes: as many frames as fit, but no cache if fewer than
+ * CACHE_ROWS_MIN fit. Only ranks from `first` on can be cached, because hotter ones are in
+ * memory. */
 static void choose_cache(struct rung_plan *plan, uint64_t bytes, uint64_t first)
 {
 	uint32_t sector = plan->sector_bytes;
@@ -113,7 +115,7 @@ static void choose_cache(struct rung_plan *plan, uint64_t bytes, uint64_t first)
 
 	shape.frame_count = RUNG__MIN(RUNG__MIN(bytes / frame, shape.row_count), RUNG__FRAMES_MAX);
 	/* The index grows with the frames and the frames are rounded up to pages, so the quotient
-	 * above may be slightly too large: about 1/64 less per step. */
+	 * above may be slightly too large; each step reduces it by about 1/64. */
 	while (shape.frame_count >= CACHE_ROWS_MIN && cache_bytes(&shape, frame) > bytes)
 		shape.frame_count -= shape.frame_count / 64 + 1;
 	if (shape.frame_count < CACHE_ROWS_MIN)
@@ -227,7 +229,7 @@ static int place_on_host(struct rung_plan *plan, const struct rung_plan_opts *op
 		return rung__fail(RUNG_E_INVAL,
 		                  "a host budget of %" PRIu64 " bytes cannot hold the %" PRIu64
 		                  " bytes of the graph that are not on "
-		                  "a GPU; give more, or sample on the CPU",
+		                  "a GPU; give a larger budget, or sample on the CPU",
 		                  budget, graph_bytes);
 	/* RUNG_BYTES_MAX means no limit, so nothing can be subtracted from it */
 	budget -= budget == RUNG_BYTES_MAX ? 0 : graph_bytes;
@@ -351,8 +353,8 @@ static void choose(struct rung_plan *plan, const struct rung_plan_opts *opts)
 static int check_opts(const struct rung_plan_opts *opts)
 {
 	if (opts->queue_depth > RUNG__QUEUE_DEPTH_MAX)
-		return rung__fail(RUNG_E_INVAL, "queue depth %u is above %u", opts->queue_depth,
-		                  RUNG__QUEUE_DEPTH_MAX);
+		return rung__fail(RUNG_E_INVAL, "queue depth %u is above %u, the maximum",
+		                  opts->queue_depth, RUNG__QUEUE_DEPTH_MAX);
 	if (!(opts->cache_share >= 0 && opts->cache_share <= 1))
 		return rung__fail(RUNG_E_INVAL, "cache_share %g is out of range; give 0 to 1",
 		                  opts->cache_share);

@@ -99,8 +99,8 @@ static void add_read(struct forecast *f, uint64_t rank, uint64_t begin, uint64_t
 	f->nvme_ns[file] += rung__read_ns(&f->drives[file], f->out->queue_depth, bytes);
 }
 
-/* Add the reads of the positions in tmp, which are ascending. With several files, blocks are so
- * large that neighbours in a block are as near as in a single file. */
+/* Add the reads of the positions in tmp, which are ascending. All rows count as if in one file:
+ * with several files, blocks are so large that the distances are nearly the same. */
 static void add_reads(struct forecast *f, uint64_t count)
 {
 	uint64_t first, begin, end;
@@ -243,7 +243,7 @@ static int add_batch(struct forecast *f, const uint64_t *ranks, uint64_t count)
 	rung__radix_sort_keys(&f->cold, &f->tmp, cold, bits);
 	cold = each_once(f->cold, cold);
 	misses = count_misses(f, cold);
-	/* this batch is the previous one of the next; its predecessor's list becomes scratch */
+	/* the next batch is compared with this one; the list of the batch before becomes scratch */
 	swap = f->before;
 	f->before = f->cold;
 	f->before_count = cold;
@@ -443,7 +443,7 @@ static int add_batches(struct forecast *f, rung_forecast_next_fn next, void *ctx
 	if (rc == 0 && f->opts.warmup_batches && f->opts.warmup_batches >= batches)
 		return rung__fail(RUNG_E_INVAL,
 		                  "forecast: %" PRIu64 " of %" PRIu64
-		                  " batches are for warm-up; leave at least one to count",
+		                  " batches are for warm-up; leave at least one to measure",
 		                  f->opts.warmup_batches, batches);
 	return rc;
 }

@@ -62,7 +62,7 @@ static uint32_t count_nodes(const struct rung__nodes *nodes)
 /*
  * Add the time of the rows on one node, which all readers request equally often.
  * @param one  increased by the time of one thread for all these rows
- * @param all  raised to the lower limit for many threads
+ * @param all the shortest time that many threads can reach; raised if this node limits it more
  */
 static void add_node(const struct rung_plan *plan, const struct rung_profile *profile,
                      uint32_t memory_node, double hits, double *one, double *all)

@@ -147,13 +147,13 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc,
 
 	if (seed_count == 0 || batch_size == 0)
 		return rung__fail(RUNG_E_INVAL,
-		                  "a forecast needs seeds and a batch size: got %" PRIu64
-		                  " seeds and a batch size of %u",
+		                  "forecast: %" PRIu64
+		                  " seeds and a batch size of %u; both must be at least 1",
 		                  seed_count, batch_size);
 	if (csc->vertex_count != plan->vertex_count)
 		return rung__fail(RUNG_E_INVAL,
 		                  "the graph has %" PRIu64 " vertices, but the plan has %" PRIu64
-		                  "; give the dataset's own graph",
+		                  "; use the graph of the planned dataset",
 		                  csc->vertex_count, plan->vertex_count);
 	/* the last batch of an epoch may be smaller */
 	batches_per_epoch = (seed_count - 1) / batch_size + 1;

@@ -354,7 +354,8 @@ int rung_profile_load(const char *path, struct rung_profile *profile_out)
 	int rc;
 
 	if (!path || !profile_out)
-		return rung__fail(RUNG_E_INVAL, "rung_profile_load: NULL given");
+		return rung__fail(RUNG_E_INVAL,
+		                  "rung_profile_load: path or profile_out is NULL; give both");
 	rc = load(path, &profile);
 	return rc < 0 ? rc
 	              : rung__opts_copy_out(profile_out, &profile, sizeof(profile), "rung_profile");

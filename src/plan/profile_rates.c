@@ -118,7 +118,8 @@ int rung__profile_check(const struct rung_profile *profile)
 		                  "rung_profile: has %zu bytes, but this version of rung needs %zu",
 		                  profile->size, sizeof(*profile));
 	if (profile->rows_count == 0)
-		return rung__fail(RUNG_E_INVAL, "the profile has no rates of gathering rows");
+		return rung__fail(RUNG_E_INVAL, "the profile has no rates of gathering rows; "
+		                                "measure them with rung numa --json");
 	if (profile->rows_count > RUNG_PROFILE_ROWS_MAX ||
 	    profile->reads_count > RUNG_PROFILE_READS_MAX ||
 	    profile->drive_count > RUNG_PROFILE_DRIVES_MAX || !rows_ok(profile) ||
@@ -258,9 +259,9 @@ struct rung__drive_reads rung__drive_reads(const struct rung_profile *profile, u
 }
 
 /*
- * Reads per second at a depth, of the size of measurement `first`, which is the first of its size.
- * Below the smallest measured depth the latency is that of the smallest, and above the largest the
- * rate is that of the largest.
+ * Reads per second at a depth, for the size of measurement `first`, which must be the first
+ * measurement of that size. Below the smallest measured depth the latency is that of the smallest,
+ * and above the largest the rate is that of the largest.
  */
 static double rate_at(const struct rung__drive_reads *reads, uint32_t first, uint32_t depth)
 {

@@ -16,11 +16,11 @@
 
 #define RUNG__MINHASHES    3u
 #define RUNG__MINHASH_BITS 21u
-/** minima of the empty set, one next to the other */
+/** the three minima of the empty set, packed into 63 bits */
 #define RUNG__MINHASH_NONE ((UINT64_C(1) << RUNG__MINHASHES * RUNG__MINHASH_BITS) - 1)
 
-/** The three hashes of a vertex in the lower 63 bits. Multiplied and shifted as in splitmix64, with
- * one multiplication and one shift fewer. */
+/** The three hashes of a vertex in the lower 63 bits. The vertex is multiplied and shifted as in
+ * splitmix64, with one multiplication and one shift fewer. */
 static inline uint64_t rung__minhash_of(uint64_t vertex)
 {
 	uint64_t x = (vertex + 1) * UINT64_C(0xbf58476d1ce4e5b9);

@@ -69,11 +69,11 @@ int rung__propagation_of_csc(const struct rung_csc *csc, const struct rung__prop
 		rung__propagation_close(prop);
 		return rung__fail(RUNG_E_NOMEM,
 		                  "edge passes: no memory for %" PRIu64
-		                  " edges, 8 bytes each; give a memory budget, so that they "
-		                  "stay in files",
+		                  " edges, 8 bytes each; give a memory budget, which keeps "
+		                  "them in files",
 		                  csc->edge_count);
 	}
-	/* cut again rather than grown: the array has its exact size */
+	/* the first cut only counted the blocks, so that the array gets its exact size */
 	cut_blocks(prop, prop->blocks);
 	place_blocks(prop);
 	*prop_out = prop;

@@ -8,8 +8,8 @@
  * Propagation Blocking", 2017; partition-centric: Lakhotia, Kannan, Prasanna, "Accelerating
  * PageRank using Partition-Centric Processing", 2018) the edges are divided into
  *
- *   block   neighbouring v with about a million edges: their values fit in the cache
- *   bin     neighbouring u, a few thousand: their sums fit in the cache
+ *   block   consecutive v with about a million edges: their values fit in the cache
+ *   bin     a few thousand consecutive u: their sums fit in the cache
  *   tile    the edges of one block into one bin, in the order of the graph, as two 16-bit numbers
  *
  * First each block writes its values, edge by edge in the order of its tiles, as one stream from a

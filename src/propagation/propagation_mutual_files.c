@@ -136,7 +136,8 @@ static int read_offsets(struct marking *mk, uint64_t v, uint64_t count)
 }
 
 /* Mark the mutual edges of lists that are completely in the buffers, with a hash set per vertex.
- * Lists of several threads meet in one word, so bits are added with atomic operations. */
+ * One word can have bits of lists that different threads process, so bits are added with atomic
+ * operations. */
 static void mark_lists(struct marking *mk, const struct rung__edge_chunk *chunk, uint64_t i_first,
                        uint64_t count, const void *in_ids)
 {

@@ -27,7 +27,8 @@ uint64_t rung__block_values_max(const struct rung__propagation_rule *rule,
 	       whole_lines((uint64_t)block->edge_count * rule->width);
 }
 
-/* Write a line past the caches: it is read only after all blocks of the panel were written. */
+/* Write a cache line with stores that bypass the caches: it is read only after all blocks of the
+ * panel were written. */
 static inline void stream_line(float *to, const float line[RUNG__LINE_FLOATS])
 {
 #if RUNG__HAVE_STREAM
@@ -98,8 +99,8 @@ static void run_block(struct rung__propagation *prop, const struct rung__propaga
 		}
 		values += whole_lines(count);
 	}
-	/* non-temporal stores are not ordered by the barrier before other threads read the
-	 * values */
+	/* the barrier, after which other threads read the values, does not order non-temporal
+	 * stores */
 	rung__copy_fence();
 }
 

@@ -38,8 +38,7 @@ struct sorting {
 	unsigned bin_bits;
 	bool drop_loops;
 	uint32_t *next; /* [bin_count] counts, then the next position of each bin */
-	/* u in the lower half, v in the upper one: one store per edge, to one position of each
-	 * bin */
+	/* u in the lower half, v in the upper half, so that each edge takes a single store */
 	uint32_t *pairs;
 	uint32_t all_mark; /* mark of every u, unless the block has a bit for each edge */
 };
@@ -141,8 +140,8 @@ static void mark_records(const struct rung__propagation *prop, const struct rung
 
 /*
  * Separate the pairs of a bin: plain ones go to the tiles from `at` on, records to the front of the
- * pairs, which have been read already. Each pair is written to both destinations, and only the
- * right position advances, because a branch would be unpredictable.
+ * array of pairs, to entries that have been read already. Each pair is written to both
+ * destinations, and only the right position advances, because a branch would be unpredictable.
  * @return position after the last plain edge
  */
 static uint32_t write_plain(const struct rung__block *block, uint32_t *pairs, uint32_t begin,

@@ -18,8 +18,8 @@
 
 enum { RUNG__PLAIN, RUNG__RECORDS, RUNG__SIDES };
 
-/** Neighbouring vertices with at most block_edges edges. A longer list is divided into blocks of
- * one vertex; its last part shares a block with the next lists. */
+/** Consecutive vertices with at most block_edges edges. A longer list is divided into blocks of one
+ * vertex; its last part shares a block with the next lists. */
 struct rung__block {
 	uint64_t vertex_first;
 	uint32_t vertex_count;
@@ -29,15 +29,15 @@ struct rung__block {
 	/* [edge_count] of index_bytes each; for a graph in files they are in the memory of the
 	 * tiles, which replace them later */
 	const void *ids;
-	/* graph in files: bit edge_first % 64 + i belongs to edge i; NULL: no edge is mutual, or
-	 * all are */
+	/* graph in files: one bit per edge, 1 if it is mutual; bit edge_first % 64 + i belongs to
+	 * edge i; NULL: no edge is mutual, or all are */
 	const uint64_t *mutual;
 	/* [edge_count] u relative to its bin, then [edge_count] v relative to the block */
 	uint16_t *tiles;
-	/* [bin_count + 1] positions in tiles at which the edges of each bin begin; the second only
-	 * if two-sided */
+	/* [bin_count + 1] positions in tiles at which the edges of each bin begin; the second array
+	 * only if two-sided */
 	uint32_t *starts[RUNG__SIDES];
-	bool tiled; /* `tiles` is valid; in files for the current panel */
+	bool tiled; /* `tiles` is valid; for a graph in files, only for the current panel */
 	/* position in `values` of its plain side; the other side starts at the next cache line */
 	uint64_t value_at;
 };
@@ -70,11 +70,12 @@ struct rung__propagation {
 	double *bin_results;        /* [bin_count] results of receive() */
 	struct rung__block *blocks; /* [block_count]; for files only the blocks of a panel */
 	uint64_t block_count;
-	/* [2 * edge_count]; for files [block_count][block_edges] ids of index_bytes */
+	/* [2 * edge_count]; for files [block_count][block_edges] ids of index_bytes, which tiles
+	 * replace */
 	uint16_t *tiles;
 	uint64_t tile_bytes;
 	uint32_t *starts; /* [block_count][bin_count + 1] */
-	/* the same for records, if two-sided; for files always allocated */
+	/* the same for records; allocated if two-sided, and always for files */
 	uint32_t *record_starts;
 	float *values;           /* values of one panel */
 	uint64_t values_max;     /* floats */

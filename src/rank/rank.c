@@ -12,9 +12,9 @@
  *
  * Measured on two cores of an EPYC 9004 with 100 M scores: the line after the one being written is
  * prefetched, because stores wait for their lines in order; without that, more than 1000 buckets
- * take twice the time. Private lines written with streaming stores are no faster. Finding the
- * bucket of a score again would cost as much as the rest of the partition, so the buckets are kept
- * where the output will be.
+ * take twice the time. Collecting pairs in private lines, which are written with streaming stores,
+ * is no faster. Finding the bucket of a score again would cost as much as the rest of the
+ * partition, so they are kept, in the memory of the later output.
  */
 #include <string.h>
 
@@ -26,12 +26,12 @@
 #include "sort/partition.h"
 
 #define SLICE_MIN 1024u /* fewer scores are not worth a thread */
-/* few enough that the open lines of all buckets, and the next lines, stay in a second-level
+/* few enough that for all buckets the line being written and the next one stay in a second-level
  * cache */
 #define BUCKETS_MAX   2048u
 #define RANGE         (UINT64_C(1) << 16) /* vertices of a range: their ranks fit in the cache */
-#define AHEAD_BUCKETS 4u /* distance of the prefetch of a range's pieces, in buckets */
-/* length of that prefetch: pieces have 6 lines on average with 1500 buckets */
+#define AHEAD_BUCKETS 4u /* the piece of a range is prefetched this many buckets ahead */
+/* lines that are prefetched of each piece: with 1500 buckets a piece has 6 on average */
 #define AHEAD_LINES 6u
 
 struct ranking {

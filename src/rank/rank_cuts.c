@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chooses the cuts from a random sample, which has one score from each of many equally long parts.
- * With 32 samples per bucket, few buckets have twice as many scores as others, for any
- * distribution. The exact counts are determined afterwards.
+ * Chooses the cuts between buckets from a random sample, which has one score from each of many
+ * equally long parts. With 32 samples per bucket, few buckets have twice as many scores as others,
+ * for any distribution. The exact counts are determined afterwards.
  */
 #include "rank/rank_cuts.h"
 

@@ -12,15 +12,15 @@
 #define RUNG__CUT_INSIDE 0x8000u
 
 /**
- * Bucket b has the keys after last[b - 1] up to last[b]. A key that alone exceeds a bucket has its
- * own bucket. The tables map the bin of a key to the bucket in which it begins: coarse bins by the
- * upper bits, divided into as many fine ones as the buckets need.
+ * Bucket b has the keys after last[b - 1] up to last[b]. A key that more scores have than a bucket
+ * should hold gets its own bucket. The tables map the bin of a key to the bucket in which it
+ * begins: coarse bins by the upper bits, divided into as many fine ones as the buckets need.
  */
 struct rung__cuts {
 	uint32_t count;
 	uint32_t *last; /* [count] */
-	/* [1 << RUNG__COARSE_BITS] first fine bin of the coarse bin << 8 | number of bits of a key
-	 * below the fine bin */
+	/* [1 << RUNG__COARSE_BITS] by coarse bin: (its first fine bin) << 8 | number of key bits
+	 * below a fine bin */
 	uint32_t *coarse;
 	/* bucket of the smallest key of a fine bin, with RUNG__CUT_INSIDE if the largest key has
 	 * another bucket */

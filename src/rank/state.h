@@ -8,11 +8,11 @@
 #include <stdint.h>
 
 /* Pairs, output and counters then fill a second-level cache of 1 MiB; with 40 or 100 thousand
- * ranking takes longer. */
+ * scores per bucket, ranking takes longer. */
 #define RUNG__BUCKET_SCORES (1u << 16)
 
 struct rung__rank_measures {
-	uint64_t bucket_scores; /* approximate number per bucket; at least 32 */
+	uint64_t bucket_scores; /* approximate number of scores per bucket; at least 32 */
 	/* use pairs for ids of more than 4 bytes; index_bytes is then 8 */
 	bool wide;
 };

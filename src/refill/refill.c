@@ -239,12 +239,12 @@ static int not_ended(const struct rung__refill *refill, uint64_t waited_ns)
 	if (reads > 0 && blocked_ns < TICKS_MISSED_MAX * TICK_NS_MAX)
 		return rung__fail(RUNG_E_TIMEDOUT,
 		                  "%s: %u reads in flight have not completed in "
-		                  "%" PRIu64 " ms: the device is stuck; their memory is kept",
+		                  "%" PRIu64 " ms: the device is stuck; their memory is not freed",
 		                  refill->geometry.path, reads, waited_ns / 1000000u);
 	return rung__fail(RUNG_E_TIMEDOUT,
 	                  "%s: the refill thread has been blocked for %" PRIu64
 	                  " ms: a call to the drive does not return, or a process that shares the "
-	                  "store is stopped; the store's memory is kept",
+	                  "store is stopped; the store's memory is not freed",
 	                  refill->geometry.path, blocked_ns / 1000000u);
 }
 

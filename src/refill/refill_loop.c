@@ -6,7 +6,7 @@
  * The device's queue is never drained between requests: as reads complete, free slots get the next
  * reads of the oldest request, then of the following one. They are submitted before the completed
  * rows are copied, so the device works at the same time; copying first reached 0.75 to 0.93 of the
- * drive's rate at depth 64 instead of 0.89 to 1.00. That is the purpose of the slots beyond the
+ * drive's rate at depth 64 instead of 0.89 to 1.00. For this reason there are more slots than the
  * queue depth. Completions are reaped in groups, which saves system calls and keeps the queue
  * nearly full.
  */
@@ -22,7 +22,8 @@
 #define SLOW_NS 1000000
 /* the interval while another process reads rows that are needed here */
 #define REMOTE_NS 200000
-/* measured best: depth / 8, at most 16; half the depth is as slow as a barrier */
+/* completions per group; depth / 8, at most 16, was measured as fastest, and half the depth is as
+ * slow as draining the queue */
 #define GROUP_MAX 16u
 
 /*
@@ -143,7 +144,7 @@ static bool no_part_waits(const struct rung__refill *refill)
  * them. */
 static bool is_idle(const struct rung__refill *refill)
 {
-	/* lasts until the device has copied the rows */
+	/* no token is free until the device has copied rows from some slots */
 	bool stuck = refill->free_count == 0 && refill->device;
 
 	return rung__reads_expected(refill) == 0 &&

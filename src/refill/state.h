@@ -29,8 +29,8 @@
 #include "base/thread.h"
 
 /* misses.frames of a reference is the cache's frame for its row, or RUNG__CACHE_NONE. With this
- * flag the reference is the frame's keeper, whose read fills it; without it, it waits for that
- * read. */
+ * flag the reference is the keeper of that frame: its own read fills the frame. Without the flag it
+ * waits for the keeper's read. */
 #define RUNG__KEEPER (1u << 31)
 
 /* References, linked through misses.links, in the order in which they were added. */
@@ -38,7 +38,7 @@ struct rung__chain {
 	uint64_t head, tail; /* RUNG__MISS_REF_NONE: empty */
 };
 
-/* A read, by its token, which is also the number of the slot that is kept for it. */
+/* A read. Its token is its index in `reads`, and also the number of its slot. */
 struct rung__read {
 	/* the part that submitted it; NULL: abandoned, no request waits for it */
 	struct rung__part *part;
@@ -53,10 +53,11 @@ struct rung__read {
 	uint64_t sent_ns, seen_ns; /* submitted; its completion was reaped */
 	/* start of its timeout: sent_ns plus the time that does not count as delay */
 	uint64_t since_ns;
-	uint32_t bytes;  /* whole sectors */
-	uint32_t needed; /* bytes up to the end of the last row; fewer is a short read */
-	uint32_t done;   /* bytes that arrived with earlier short reads */
-	uint32_t rows;   /* distinct */
+	uint32_t bytes; /* whole sectors */
+	/* bytes up to the end of the last row; a read that returns fewer is short */
+	uint32_t needed;
+	uint32_t done; /* bytes that earlier, short attempts returned */
+	uint32_t rows; /* distinct */
 	uint32_t tries;
 	uint32_t frame; /* destination; RUNG__CACHE_NONE: the slot */
 	bool busy;      /* the token is in use */
@@ -72,7 +73,7 @@ struct rung__read {
  * instruction (rung__add_own()). */
 struct rung__refill_counters {
 	_Atomic uint64_t device_reads, device_read_bytes, merged_rows, retries;
-	/* each cold row that was requested is in one of the first five */
+	/* each requested cold row is counted in exactly one of the first five */
 	_Atomic uint64_t cache_hits, joined_rows, read_rows, duplicate_rows, failed_rows, late_rows;
 	_Atomic uint64_t phases[RUNG_READ_PHASE_COUNT][RUNG_LATENCY_BUCKETS];
 };

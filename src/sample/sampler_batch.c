@@ -49,8 +49,8 @@ const struct rung_block *rung_batch_block(const struct rung_batch *batch, uint32
 	return hop < batch->hop_count ? &batch->hops[hop].block : NULL;
 }
 
-/* Grow to `count` items; the content is kept, also on failure. At least by half, so that growing is
- * rare. */
+/* Grow to `count` items; the content is kept, also on failure. The capacity grows by at least half,
+ * so that growing is rare. */
 static int reserve(void **items, uint64_t *capacity, uint64_t count, size_t item_bytes)
 {
 	uint64_t wanted;
@@ -101,8 +101,8 @@ static int read_seeds(const struct rung_sampler *sampler, struct rung__positions
 		                  "sampling: a batch without seeds; pass at least one");
 	if (seed_count >= RUNG__POSITION_NONE)
 		return rung__fail(RUNG_E_INVAL,
-		                  "sampling: %" PRIu64 " seeds; a batch holds fewer than %" PRIu32
-		                  " vertices",
+		                  "sampling: %" PRIu64
+		                  " seeds; a batch must have fewer than %" PRIu32 " vertices",
 		                  seed_count, RUNG__POSITION_NONE);
 	rc = reserve_u64(&batch->vertices, &batch->vertices_capacity, seed_count);
 	if (rc == 0)
@@ -124,7 +124,7 @@ static int read_seeds(const struct rung_sampler *sampler, struct rung__positions
 		if (position != i)
 			return rung__fail(RUNG_E_INVAL,
 			                  "sampling: seeds %" PRIu32 " and %" PRIu64
-			                  " are both %" PRIu64 "; pass each once",
+			                  " are both %" PRIu64 "; pass each vertex once",
 			                  position, i, seeds[i]);
 		/* so that rung__positions_clear() removes them after an error */
 		batch->vertex_count = i + 1;

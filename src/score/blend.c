@@ -53,8 +53,8 @@
 /* 1/8 of the batches are repeated; with twice as many, hits change by less than 0.1 % of the
  * ceiling */
 #define REPEATED_SHARE 8u
-/* more than the cores that speed up a pass over three arrays; fixed, so that sums have the same
- * bits */
+/* more slices than the number of cores that still speed up a pass over three arrays; fixed, so that
+ * sums have the same bits on any machine */
 #define SLICES 32u
 
 /* Sums over the vertices of a bin. */

@@ -22,8 +22,8 @@ struct rung__run {
 	/** first batch number; those of epoch e begin at e * rung__epoch_batches() */
 	uint64_t batch_first;
 	uint64_t batch_count;
-	/** true: the seeds are those of the run without `again`, but distributed over other batches
-	 * and with other draws; batch_first is 0 */
+	/** true: use the seeds of the same run with `again` false, but distribute them over other
+	 * batches, with other draws; batch_first must be 0 */
 	bool again;
 	int threads;               /**< at least 1; the counts do not depend on it */
 	rung_progress_fn progress; /**< may be NULL; called by the calling thread, counts batches */

@@ -99,8 +99,8 @@ static uint64_t batch_key(const struct lockstep *ls, uint64_t key)
 	return rung__run_key(ls->run, ls->run->batch_first + batch);
 }
 
-/* The draws of entry `key` from the part of its list that is in the chunk: positions [begin, end)
- * of `indices`, after `skipped` earlier ones. */
+/* The draws of an entry from a chunk. `key` is the entry's key; the chunk has positions [begin,
+ * end) of `indices` from its list, and `skipped` positions of the list come before them. */
 struct hop_entry {
 	uint64_t key;
 	uint64_t degree, count; /* the number of draws from the whole list */

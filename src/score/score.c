@@ -78,8 +78,10 @@ static int check_fanouts(const struct rung_score_opts *opts, const char *name)
 			                  name, hop);
 	}
 	if (opts->draws != RUNG_DRAWS_ALL && opts->draws != RUNG_DRAWS_NEW)
-		return rung__fail(RUNG_E_INVAL, "score %s: %d is not a valid value for draws", name,
-		                  (int)opts->draws);
+		return rung__fail(RUNG_E_INVAL,
+		                  "score %s: %d is not a valid value for draws; use RUNG_DRAWS_ALL "
+		                  "or RUNG_DRAWS_NEW",
+		                  name, (int)opts->draws);
 	return 0;
 }
 
@@ -110,8 +112,10 @@ static int copy_opts(const struct rung_score_opts *caller_opts, struct rung_scor
 		return rc;
 	*index_out = method_index(opts->method);
 	if (*index_out == RUNG__ARRAY_LEN(methods))
-		return rung__fail(RUNG_E_INVAL, "score: %d is not a valid method",
-		                  (int)opts->method);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"score: method %d is unknown; use a value of enum rung_score_method",
+			(int)opts->method);
 	opts->method = methods[*index_out].method;
 	if (opts->iterations == 0)
 		opts->iterations = opts->method == RUNG_SCORE_RPAGERANK ? ITERATIONS_CONVERGED_MAX
@@ -140,7 +144,7 @@ static int fail_repeat(const struct rung_score_opts *opts, uint64_t second)
 	while (opts->train[first] != opts->train[second])
 		first++;
 	return rung__fail(RUNG_E_INVAL,
-	                  "train vertices %" PRIu64 " and %" PRIu64 " are both %" PRIu64
+	                  "train: entries %" PRIu64 " and %" PRIu64 " are both %" PRIu64
 	                  "; give each id once",
 	                  first, second, opts->train[second]);
 }
@@ -165,8 +169,8 @@ static int mark_train(struct rung__scoring *scoring)
 
 		if (id >= scoring->vertex_count)
 			return rung__fail(RUNG_E_RANGE,
-			                  "train vertex %" PRIu64 ": id %" PRIu64
-			                  " is not below the vertex count %" PRIu64
+			                  "train: entry %" PRIu64 " is %" PRIu64
+			                  ", not below the vertex count %" PRIu64
 			                  "; correct the train ids",
 			                  i, id, scoring->vertex_count);
 		if (rung__is_train(scoring, id))

@@ -71,7 +71,7 @@ static int plan_sampling(const struct rung__scoring *scoring, struct sampling *s
 		return rung__fail_min_bytes(
 			state + SAMPLING_BYTES_MIN,
 			"score: a memory budget of %" PRIu64
-			" bytes is too small: counting sampled batches of %" PRIu64
+			" bytes is too small: sampling batches in a graph of %" PRIu64
 			" vertices needs at least %" PRIu64,
 			budget, scoring->vertex_count, state + SAMPLING_BYTES_MIN);
 	sampling->in_files.memory_bytes = budget - state;

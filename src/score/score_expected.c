@@ -44,7 +44,8 @@ struct expected {
 	uint32_t hop;                  /* the hop of the current pass */
 	float fanouts[RUNG_HOPS_MAX];  /* FLT_MAX: all neighbours */
 	float *present[RUNG_HOPS_MAX]; /* [vertex_count] P_t, packed; valid up to the current hop */
-	float *in_degree;              /* [vertex_count] INFINITY instead of 0, so that q is 0 */
+	/* [vertex_count] number of in-edges; INFINITY instead of 0, so that q is 0 */
+	float *in_degree;
 	/* [vertex_count] signatures of the sets of vertices that have the vertex in their lists;
 	 * NULL: not used */
 	uint32_t *signatures;

@@ -88,7 +88,8 @@ def list_ids(ids: Any, space: int, stream: Optional[int] = None) -> Listed:
         foreign = Foreign(ids, stream)
         code = ID_DLPACK.get(foreign.dtype.dlpack) if foreign.dtype else None
         if code is None or len(foreign.shape) != 1 or not foreign.contiguous:
-            raise InvalidError(f"ids {list(foreign.shape)}: unsupported; {_ID_CURE}, contiguous")
+            raise InvalidError(f"ids {list(foreign.shape)}: unsupported; {_ID_CURE} in contiguous "
+                               "memory")
         if foreign.device[0] not in (*HOST_READABLE, CUDA):
             raise InvalidError(f"ids are on {device_name(foreign.device)}: unsupported; "
                                "use host or CUDA memory")

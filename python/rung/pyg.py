@@ -54,15 +54,15 @@ class FeatureStore(PygFeatureStore):
                  tensors: Optional[Mapping[Union[str, Key], Any]] = None):
         super().__init__()
         if tensors is not None and not isinstance(tensors, Mapping):
-            raise InvalidError(f"tensors: a {type(tensors).__name__}, not a dict; "
-                               "use one such as {'y': labels}")
+            raise InvalidError(f"tensors: has type {type(tensors).__name__}; "
+                               "use a dict, such as {'y': labels}")
         given = stores if isinstance(stores, Mapping) else {"x": stores}
         # Set in __dict__, because FeatureStore overrides __setattr__ for views of its attributes.
         self.__dict__["_stores"], self.__dict__["_tensors"] = {}, {}
         for name, store in given.items():
             if not isinstance(store, Store):
-                raise InvalidError(f"{name!r}: a {type(store).__name__}, not a rung.Store; use "
-                                   "rung.open(), or the argument tensors")
+                raise InvalidError(f"{name!r}: has type {type(store).__name__}; use a rung.Store, "
+                                   "or pass it in the argument tensors")
             self._stores[self._new_key(name)] = store
         for name, tensor in (tensors or {}).items():
             group, attr = self._new_key(name)
@@ -71,7 +71,7 @@ class FeatureStore(PygFeatureStore):
     def _new_key(self, name: Union[str, Key]) -> Key:
         key = _key(name)
         if key in self._stores or key in self._tensors:
-            raise InvalidError(f"{name!r}: duplicate key ('x' is (None, 'x')); use each key once")
+            raise InvalidError(f"{name!r}: duplicate key; use each key once ('x' is (None, 'x'))")
         return key
 
     def _refuse(self, attr: TensorAttr, what: str) -> None:
@@ -139,7 +139,8 @@ class FeatureStore(PygFeatureStore):
         self._refuse(attr, "remove")
         key = (attr.group_name, attr.attr_name)
         if attr.index is not None and not _all_rows(attr.index, self._tensor(attr)):
-            raise InvalidError(f"remove {_told(key)}: rows cannot be removed; use index=None")
+            raise InvalidError(f"remove {_told(key)}: rows cannot be removed; use index=None "
+                               "for all rows")
         self._tensor(attr)
         del self._tensors[key]
         return True
@@ -172,7 +173,7 @@ def _key(key: Union[str, Key]) -> Key:
     if isinstance(key, str):
         return None, key
     if not isinstance(key, tuple) or len(key) != 2:
-        raise InvalidError(f"{key!r}: not a tensor's key; use its name, or (node type, name)")
+        raise InvalidError(f"{key!r}: not a valid key; use a tensor's name, or (node type, name)")
     return key
 
 
@@ -189,8 +190,8 @@ def _refuse_one_index_of_types(attrs: Sequence[TensorAttr]) -> None:
     for found in types.values():
         if len(found) > 1:
             names = ", ".join(sorted(map(repr, found)))
-            raise InvalidError(f"same index for types {names}: their ids differ; {_TYPES_CURE}, "
-                               "or one index per type")
+            raise InvalidError(f"types {names} have the same index, but different ids; "
+                               f"{_TYPES_CURE}, or one index per type")
 
 
 def _told(key: Key) -> str:

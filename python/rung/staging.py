@@ -250,8 +250,8 @@ def _set_sources(opts: c.rung_stage_opts, sources: _Sources, given: SimpleNamesp
     if given.score_source is not None:
         opts.score_spec = sources.spec(given.score_source, "score_source")
     if given.in_place and not isinstance(given.features, (str, os.PathLike)):
-        raise InvalidError("in_place=True: the features are in memory; pass the path of a file that "
-                           "stays in place")
+        raise InvalidError("in_place=True: the features are in memory; pass the path of a file "
+                           "that stays in place")
     opts.features = sources.spec(given.features, "features")
 
 

@@ -239,7 +239,7 @@ def test_a_read_that_never_completes(gated, staged):
             store.close()
             raise SystemExit("close() returned with reads in flight")
         except rung.TimedOutError as error:
-            assert "memory is kept" in str(error), error
+            assert "memory is not freed" in str(error), error
         store.close()
     """, staged.path)
 

@@ -156,7 +156,7 @@ def test_fanouts_of_all_kinds(tmp_path):
 def test_in_place(tmp_path, files):
     found = rung.stage(tmp_path / "out.rung", in_place=True, **files)
     assert found.in_place and same(rows_of(tmp_path / "out.rung"), FEATURES)
-    with pytest.raises(rung.InvalidError, match="in_place=True: the features are in memory; use"):
+    with pytest.raises(rung.InvalidError, match="in_place=True: the features are in memory; pass"):
         rung.stage(tmp_path / "other.rung", in_place=True, **SMALL)
     assert left(tmp_path) == ["out.rung"]
 

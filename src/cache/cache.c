@@ -78,9 +78,9 @@ static int check_index(const struct rung__cache_index *index, const struct rung_
 	    index->shape.frame_count != shape->frame_count)
 		return rung__fail(
 			RUNG_E_FORMAT,
-			"cold-row cache: the other process has %" PRIu64 " frames for %" PRIu64
-			" rows from rank %" PRIu64 " on, but this process has %" PRIu64
-			" for %" PRIu64 " from %" PRIu64 "; use the same settings in both",
+			"cold-row cache: use the same settings in all processes; the other has "
+			"%" PRIu64 " frames for %" PRIu64 " rows from rank %" PRIu64
+			" on, this one %" PRIu64 " for %" PRIu64 " from %" PRIu64,
 			index->shape.frame_count, index->shape.row_count, index->shape.rank_first,
 			shape->frame_count, shape->row_count, shape->rank_first);
 	return 0;

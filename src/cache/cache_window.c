@@ -283,8 +283,8 @@ static void forget(struct rung__cache *cache, struct rung__cache_batch *batch)
 }
 
 /* Drop announced batches that will probably not be gathered: many batches that were announced later
- * have begun, or no announced batch has begun for a long time. Otherwise their rows would keep
- * their frames. */
+ * have begun, or for a long time no batch was announced and no announced one has begun. Otherwise
+ * their rows would keep their frames. */
 static void abandon(struct rung__cache *cache)
 {
 	struct rung__cache_window *window = &cache->window;

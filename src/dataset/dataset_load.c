@@ -117,7 +117,7 @@ static int check_ids(const struct rung_dataset *ds, const struct rung__manifest_
 		if (id >= ds->manifest->vertex_count)
 			return rung__fail(RUNG_E_RANGE,
 			                  "%s/%s: entry %" PRIu64 " is %" PRIu64
-			                  ", but there are %" PRIu64 " vertices; "
+			                  ", not below the vertex count %" PRIu64 "; "
 			                  "run rung verify, and stage the dataset again",
 			                  ds->dir, file->name, i, id, ds->manifest->vertex_count);
 	}

@@ -74,7 +74,7 @@ static bool is_text(const char *path)
 }
 
 /* Find the file of a source and record its path, size and time. The descriptor and the path must be
- * the same file: a source that was inflated into a temporary file has a path that does not exist.
+ * the same file: a source that was inflated into a temporary file has no path of an existing file.
  */
 static int find_path(const struct rung_source *src, const struct rung__source_location *place,
                      struct rung__in_place *in_place)
@@ -86,9 +86,9 @@ static int find_path(const struct rung_source *src, const struct rung__source_lo
 	    open_file.st_ino != named.st_ino)
 		return rung__fail(
 			RUNG_E_INVAL,
-			"%s: its rows are not stored uncompressed in one file (deflated, "
-			"compressed, text, or combined), so they cannot be used in place; "
-			"write them to a .npy first, or stage without --in-place",
+			"%s: cannot be used in place: its rows are compressed, text, or combined "
+			"from several sources; write them to a .npy file first, or stage without "
+			"--in-place",
 			rung__source_spec(src));
 	if (!realpath(place->path, in_place->path))
 		return rung__fail_errno(errno, "%s", place->path);

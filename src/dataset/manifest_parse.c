@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Parsing the text of a manifest. Its checksum finds damage, but anybody can compute it for a
- * manifest with false fields: every field is checked, and the list of files must be the one that
- * follows from the counts. So all later code can use the manifest without further checks.
+ * manifest with false fields. Every field is therefore checked, and the list of files must be the
+ * one that follows from the counts. Later code uses the manifest without further checks.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "source/npy.h"
 #include "layout/layout.h"
 
-/* Fail because of a key, or of "key: key inside of it". */
+/* Fail because of a field. `key` is its key, or "outer key: inner key". */
 static int bad_field(const char *path, const char *key)
 {
 	return rung__fail(RUNG_E_FORMAT,
@@ -124,7 +124,7 @@ static int get_score(const char *path, const json_t *root, struct rung__manifest
 	    !rung__field_u64(score, "iterations", UINT32_MAX, &iterations))
 		return bad_field(path, "score: iterations");
 	m->score_iterations = (uint32_t)iterations;
-	/* null or missing for scores that do not rest on sampled batches */
+	/* null or missing unless the score was computed from sampled batches */
 	m->score_sampled = json_is_integer(json_object_get(score, "batches"));
 	if (!rung__field_count_or_null(score, "batches", &m->score_batches) ||
 	    !rung__field_count_or_null(score, "seed", &m->score_seed))
@@ -177,9 +177,10 @@ static bool names_ok(const json_t *names, size_t count_max, bool may_be_absent)
 	return true;
 }
 
-/* Shapes of labels, arrays and splits are not among the counts. They come from the list of files,
- * in which these follow the fixed ones in this order. A list that is too short gives NULL, which
- * rung__field_array() refuses. @param file  entry of labels.npy, if there are labels */
+/* Shapes of labels, arrays and splits are not among the counts. They come from the list of files:
+ * the files of labels, arrays and splits follow the fixed ones, in this order. A list that is too
+ * short gives NULL, which rung__field_array() refuses. @param file entry of labels.npy, if there
+ * are labels */
 static int get_labels(const char *path, const json_t *root, const json_t *file,
                       struct rung__manifest *m)
 {
@@ -274,7 +275,7 @@ static int get_files(const char *path, const json_t *root, struct rung__manifest
 		if (!file_agrees(json_array_get(files, i), &m->files[i]))
 			return rung__fail(RUNG_E_FORMAT,
 			                  "%s: entry %u of \"files\" does not match the counts, "
-			                  "which require %s; stage the dataset again",
+			                  "which require the file %s; stage the dataset again",
 			                  path, i, m->files[i].name);
 	}
 	if (!rung__field_has_text(sums, "algorithm", RUNG__CHECKSUM_NAME) ||

@@ -73,11 +73,11 @@ static int fail_input(uint64_t memory_bytes)
 		rung_last_error_min_bytes() *
 		(memory_bytes / RUNG__MAX(rung__sort_input_bytes(memory_bytes), 1u) + 1);
 
-	return rung__fail_min_bytes(
-		least,
-		"edges: memory_bytes is %" PRIu64
-		"; sorting this graph, which is inflated as it is read, needs at least %" PRIu64,
-		memory_bytes, least);
+	return rung__fail_min_bytes(least,
+	                            "edges: memory_bytes is %" PRIu64
+	                            "; sorting this graph, which is decompressed as it is read, "
+	                            "needs at least %" PRIu64,
+	                            memory_bytes, least);
 }
 
 /* Sort a graph of any spec. Sorting frees its buffers before those of the passes are allocated, so

@@ -19,7 +19,8 @@
 #define SLOTS           (READERS + 1) /* one more for the chunk that is being processed */
 #define CHUNK_BYTES_MAX (UINT64_C(16) << 20)
 #define CHUNK_BYTES_MIN 4096u
-/* bytes of edges per vertex of a full chunk: with shorter lists, a chunk has fewer edges */
+/* a chunk has at most one vertex per 16 bytes of its size: with short lists it is not full of
+ * edges */
 #define VERTEX_SHARE 16u
 #define OFFSETS_MAX  (UINT64_C(1) << 17) /* entries of one read of indptr */
 
@@ -32,25 +33,26 @@ struct pass_slot {
 	unsigned char *room; /* [room_bytes()] for the ids of a chunk */
 	uint64_t *indptr;    /* [vertices_max + 1] */
 	struct rung__edge_chunk chunk;
-	bool last;                    /* of the pass */
+	bool last;                    /* the last chunk of the pass */
 	struct rung__failure failure; /* of planning or reading; ends the pass */
 };
 
 struct pass {
 	struct rung_edges *edges;
 	pthread_mutex_t lock;
-	pthread_cond_t changed; /* a slot, `planning` or `stop` */
+	pthread_cond_t changed; /* a slot, `planning` or `stop` has changed */
 	_Atomic bool stop;      /* atomic, because reads in progress check it without the lock */
 	bool planning, planned_all;
 	uint64_t planned; /* chunks */
 	struct pass_slot slots[SLOTS];
 
-	/* of the thread that plans: `planning` passes them from thread to thread */
+	/* used only by the thread that has set `planning` */
 	unsigned char *offsets_room, *offsets_bounce;
 	/* entries [offsets_first, offsets_first + offsets_count) of indptr */
 	const uint64_t *offsets;
 	uint64_t offsets_first, offsets_count, offsets_used; /* used: planned */
-	/* of the next chunk, and where its list begins: below next_edge if a chunk split it */
+	/* first vertex of the next chunk, and where its list begins: below next_edge if the list is
+	 * continued */
 	uint64_t next_vertex, next_begin;
 	uint64_t next_edge;
 };
@@ -137,15 +139,16 @@ static int fail_offset(const struct rung_edges *edges, uint64_t at, uint64_t val
 	const struct rung__id_file *file = &edges->indptr;
 	char text[RUNG__ID_TEXT_BYTES];
 
-	return rung__fail(RUNG_E_FORMAT,
-	                  "%s: indptr[%" PRIu64 "] is %s, but there are %" PRIu64
-	                  " indices; create the file again",
-	                  file->name, at, rung__ids_text(text, file->dtype, value),
-	                  edges->info.edge_count);
+	return rung__fail(
+		RUNG_E_FORMAT,
+		"%s: indptr[%" PRIu64 "] is %s; it must be 0 to the number of indices, %" PRIu64
+		": create the file again",
+		file->name, at, rung__ids_text(text, file->dtype, value), edges->info.edge_count);
 }
 
 /* Check indptr as rung_csc_check() does, but block by block. The value before the block is kept in
- * next_begin. Every pass repeats them, because another process may have changed the file. */
+ * next_begin. Every pass repeats these checks, because another process may have changed the
+ * file. */
 static int check_offsets(const struct pass *pass)
 {
 	const struct rung_edges *edges = pass->edges;
@@ -171,7 +174,7 @@ static int check_offsets(const struct pass *pass)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: indptr[%" PRIu64 "] (the last) is %" PRIu64
 		                  ", but %s has %" PRIu64
-		                  " indices; use the two files of one graph",
+		                  " indices; use two files of the same graph",
 		                  edges->indptr.name, edges->info.vertex_count, before,
 		                  edges->indices.name, edges->info.edge_count);
 	return 0;

@@ -20,7 +20,8 @@ struct rung__edge_list {
 	struct rung__id_range source, destination;
 };
 
-/* A chunk of one list in lists->raw: source i is element stride * i. */
+/* A chunk of one list in lists->raw: source i is element stride * i, destination i is element
+ * destination_at + stride * i. */
 struct chunk {
 	const struct rung__edge_list *list;
 	uint64_t first; /* its first edge in the list */
@@ -146,9 +147,9 @@ static int for_each_chunk(struct rung__edge_lists *lists, chunk_fn fn, void *ctx
 	return 0;
 }
 
-/* The smallest value in the file that is not a valid id for one side of a list. Values plus
- * range->first are vertices, which must be below the vertex count, or not overflow while it is
- * unknown. */
+/* The smallest value in the file that is not a valid id for one side of a list. Adding range->first
+ * to an id gives a vertex. It must be below the vertex count or, while that is unknown, not
+ * overflow. */
 static uint64_t id_limit(const struct rung__edge_lists *lists, enum rung_dtype dtype,
                          const struct rung__id_range *range)
 {
@@ -338,7 +339,8 @@ static int alloc_pairs(struct rung__edge_lists *lists)
 	lists->keys = rung__malloc_array(per_edge * lists->chunk_edges, lists->index_bytes);
 	lists->values = rung__malloc_array(per_edge * lists->chunk_edges, lists->index_bytes);
 	if (!lists->keys || !lists->values)
-		return rung__fail(RUNG_E_NOMEM, "graph: no memory for %" PRIu64 " edges of a file",
+		return rung__fail(RUNG_E_NOMEM,
+		                  "graph: no memory to read %" PRIu64 " edges at a time",
 		                  lists->chunk_edges);
 	return 0;
 }
@@ -372,7 +374,8 @@ int rung__edge_lists_open(struct rung__edge_lists *lists, const struct rung_grap
 		                  opts->spec_count);
 	lists->raw = rung__malloc_array(2 * chunk_edges, sizeof(uint64_t));
 	if (!lists->raw)
-		return rung__fail(RUNG_E_NOMEM, "graph: no memory for %" PRIu64 " edges of a file",
+		return rung__fail(RUNG_E_NOMEM,
+		                  "graph: no memory to read %" PRIu64 " edges at a time",
 		                  chunk_edges);
 	return open_lists(lists);
 }

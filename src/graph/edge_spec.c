@@ -84,7 +84,7 @@ int rung__edge_spec_parse(const char *spec, struct rung__edge_spec *parts_out)
 		return rung__fail(
 			RUNG_E_INVAL,
 			"%s: its ids need more than 63 bits; use SRC+FIRST:COUNT,FIRST:COUNT "
-			"with first vertex and number of sources, then of destinations",
+			"(first vertex and count of the sources, then of the destinations)",
 			spec);
 	parts.src_length = (size_t)(at - spec);
 	*parts_out = parts;

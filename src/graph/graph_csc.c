@@ -79,10 +79,9 @@ int rung__columns_open(const char *spec, struct rung_source **indptr_out,
 		}
 	}
 	if (rc == 0)
-		rc = rung__fail(
-			RUNG_E_INVAL,
-			"%s: needs two sources with a comma between them: %.4sINDPTR,INDICES", spec,
-			spec);
+		rc = rung__fail(RUNG_E_INVAL,
+		                "%s: needs two sources, separated by a comma: %.4sINDPTR,INDICES",
+		                spec, spec);
 	else if (failure)
 		rung__fail_text(rc, failure);
 out:
@@ -106,7 +105,7 @@ int rung__columns_count(const struct rung_source *indptr_src, uint64_t wanted,
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: indptr has %" PRIu64 " entries, which means %" PRIu64
 		                  " vertices, but the vertex count is %" PRIu64
-		                  "; give the right file or the right count",
+		                  "; correct the file or the count",
 		                  spec, entries, entries - 1, wanted);
 	*vertex_count_out = entries - 1;
 	return 0;
@@ -158,7 +157,7 @@ static int check_offsets(const struct columns *columns)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: indptr[%" PRIu64 "] (the last) is %" PRIu64
 		                  ", but %s has %" PRIu64
-		                  " indices; use the two files of one graph",
+		                  " indices; use two files of the same graph",
 		                  spec, columns->vertex_count, indptr[columns->vertex_count],
 		                  rung__source_spec(columns->indices_src), columns->edge_count);
 	return 0;

@@ -66,8 +66,8 @@ static int alloc_columns(struct loader *loader)
 	if (lists->largest_spec)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "graph: no memory for %" PRIu64
-		                  " vertices; the number follows from edge %" PRIu64
-		                  " of %s, which has id %" PRIu64,
+		                  " vertices, a count that follows from edge %" PRIu64
+		                  " of %s with vertex %" PRIu64,
 		                  lists->vertex_count, lists->largest_edge, lists->largest_spec,
 		                  lists->largest);
 	return rung__fail(RUNG_E_NOMEM, "graph of %" PRIu64 " vertices: no memory",
@@ -109,7 +109,7 @@ int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph
 	int rc;
 
 	rc = rung__edge_lists_open(&loader.lists, opts, CHUNK_EDGES);
-	/* for the progress: the passes that the comment at the top lists */
+	/* for the progress: the two or three passes described at the top of this file */
 	loader.lists.pass_total = loader.lists.edge_count * (opts->vertex_count ? 2 : 3);
 	if (rc == 0)
 		rc = rung__edge_lists_find_vertex_count(&loader.lists);

@@ -17,14 +17,15 @@ int rung__graph_opts_check(const struct rung_graph_opts *opts)
 		                  "graph: no source and no vertex count; "
 		                  "use an edge index, csc:INDPTR,INDICES or csr:INDPTR,INDICES");
 	if (none && (opts->undirected || opts->dedup))
-		return rung__fail(RUNG_E_INVAL, "graph: %s needs edges; pass a graph or omit it",
+		return rung__fail(RUNG_E_INVAL,
+		                  "graph: %s needs edges; pass a graph, or omit this option",
 		                  opts->undirected ? "undirected" : "dedup");
 	for (size_t i = 0; i < opts->spec_count && opts->spec_count > 1; i++) {
 		if (rung__spec_is_csc(opts->specs[i]) || rung__spec_is_csr(opts->specs[i]))
 			return rung__fail(
 				RUNG_E_INVAL,
-				"%s: is a whole graph, but %zu graphs are given; use edge "
-				"lists or one %.4s",
+				"%s: is a whole graph, but %zu sources are given; use several "
+				"edge lists, or a single %.4s",
 				opts->specs[i], opts->spec_count, opts->specs[i]);
 	}
 	return 0;

@@ -14,9 +14,9 @@
 #define AHEAD_DEFAULT       16u
 #define GATHERS_DEFAULT     2u /* batches: one complete, one in flight */
 #define THREADS_DEFAULT_MAX 8u
-/* With a GPU sampler each batch has memory for the largest possible one, so few are kept. Two
- * threads are enough: the GPU samples one batch while the host launches the kernels of the
- * other. */
+/* With a GPU sampler each batch has memory for the largest possible batch, so only a few are
+ * sampled ahead. Two threads are enough: the GPU samples one batch while the host launches the
+ * kernels of the other. */
 #define AHEAD_DEFAULT_GPU   2u
 #define THREADS_DEFAULT_GPU 2u
 

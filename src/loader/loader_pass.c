@@ -269,9 +269,9 @@ static void put_unused(struct rung_loader *loader, const struct rung_loader_batc
 	rung_loader_put(loader, batch, loader->stream);
 }
 
-/* Get `count` batches of the pass without putting any. The pass reports the errors of single
- * batches again, so only RUNG_E_NOMEM ends the warm-up. @return 0 or RUNG_E_NOMEM; held[i] stays
- * NULL for a failed batch and after the end of the pass */
+/* Get `count` batches of the pass without putting any. The real pass will report the errors of
+ * single batches again, so only RUNG_E_NOMEM ends the warm-up. @return 0 or RUNG_E_NOMEM; held[i]
+ * stays NULL for a failed batch and after the end of the pass */
 static int hold_batches(struct rung_loader *loader, const struct rung_loader_batch **held,
                         uint32_t count)
 {

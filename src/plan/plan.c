@@ -137,7 +137,7 @@ static uint64_t share_of(uint64_t whole, double share)
 /*
  * Bytes for the cold-row cache, at most `left`.
  * @param host_bytes  the whole host budget, to which cache_share refers
- * @param budget  its part for rows, slots and cache, of which the default is a share
+ * @param budget the part of it for rows, slots and cache; the default cache is a share of this part
  */
 static uint64_t cache_budget(const struct rung_plan_opts *opts, uint64_t host_bytes,
                              uint64_t budget, uint64_t left)

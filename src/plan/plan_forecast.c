@@ -32,7 +32,8 @@ struct forecast {
 	struct rung_forecast_opts opts;
 	struct rung__read_rule rule; /* which rows share a read, as in the store */
 	uint64_t frames, cold_first; /* of the cache; first rank of the NVMe tier */
-	unsigned char *seen;         /* [frames] from rank cold_first on: whether it was read */
+	/* [frames] by rank, from cold_first on: whether the row was read */
+	unsigned char *seen;
 	uint64_t rows_max;           /* rows of the largest batch so far: size of the lists */
 	/* [rows_max] cold: the cold ranks of a batch, ascending, each once; tmp: scratch of the
 	 * sort, then the positions of the rows to be read */

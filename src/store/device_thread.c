@@ -138,8 +138,9 @@ static bool poll_gather(struct rung__device_thread *h, uint32_t active_idx)
 	return false;
 }
 
-/* Refill pinned each frame once for a run of entries with the same position: output rows of one
- * reference. The lock is acquired only if a frame is among them. */
+/* Unpin the frames of a slot batch. Adjacent entries with the same position in the pool copy one
+ * row to several output rows; refill has pinned its frame once for all of them. The cache's lock is
+ * acquired only if a row is in a frame. */
 static void unpin_frames(struct rung__device_thread *h, const struct rung__slot_batch *slot_batch)
 {
 	const struct rung__pool *pool = &h->store->pool;
@@ -484,7 +485,7 @@ int rung__device_thread_stop(struct rung__device_thread *h)
 	if (!rung__end_join(&h->end, h->thread, STOP_WAIT_S * 1000000000ull)) {
 		return rung__fail(RUNG_E_TIMEDOUT,
 		                  "device %s: requests in flight have not ended for %d s: "
-		                  "the GPU or a drive is stuck; the store's memory is kept",
+		                  "the GPU or a drive is stuck; the store's memory is not freed",
 		                  h->ops->name, STOP_WAIT_S);
 	}
 	free_device_thread(h);

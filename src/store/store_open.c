@@ -35,8 +35,8 @@ static int copy_opts(const struct rung_store_opts *user_opts, struct rung_store_
 	opts->batch_rows_max = opts->batch_rows_max ? opts->batch_rows_max : BATCH_ROWS_DEFAULT;
 	opts->queue_depth = opts->queue_depth ? opts->queue_depth : QUEUE_DEPTH_DEFAULT;
 	if (opts->requests_max > REQUESTS_MAX)
-		return rung__fail(RUNG_E_INVAL, "requests_max %u is above %u", opts->requests_max,
-		                  REQUESTS_MAX);
+		return rung__fail(RUNG_E_INVAL, "requests_max %u is too large; give at most %u",
+		                  opts->requests_max, REQUESTS_MAX);
 	if ((unsigned)opts->engine > RUNG_ENGINE_NVME)
 		return rung__fail(RUNG_E_INVAL,
 		                  "engine %d is not a valid value; use RUNG_ENGINE_AUTO, "
@@ -413,7 +413,7 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 			rung_dataset_dir(ds));
 	if (opts.gpu)
 		return rung__fail(RUNG_E_INVAL,
-		                  "%s: opts.gpu %d is for rung_store_attach(); name "
+		                  "%s: opts.gpu %d is only for rung_store_attach(); name "
 		                  "the GPU in the options of the plan",
 		                  rung_dataset_dir(ds), *opts.gpu);
 	rc = rung__store_new(&opts, &store);
@@ -450,7 +450,7 @@ static int await_gathers(struct rung_store *store)
 		            RUNG_E_TIMEDOUT)
 			return rung__fail(RUNG_E_TIMEDOUT,
 			                  "device %s: a gather has not ended for %llu s: the GPU "
-			                  "is stuck; the store's memory is kept",
+			                  "is stuck; the store's memory is not freed",
 			                  store->device_ops->name, CLOSE_WAIT_NS / 1000000000u);
 	}
 	return 0;
@@ -470,7 +470,7 @@ int rung_store_close(struct rung_store *store)
 	pthread_mutex_unlock(&store->lock);
 	for (uint32_t f = 0; f < store->refill_count; f++)
 		rung__refill_cancel(store->refill_boxes[f]);
-	/* downstream last: the device thread needs sorter and refill to end its requests */
+	/* in this order, because the device thread needs sorter and refill to end its requests */
 	if (store->device_thread)
 		rc = rung__device_thread_stop(store->device_thread);
 	else if (store->device)

@@ -80,9 +80,9 @@ def test_protocol(store, graph):
 
 def test_objects_other_than_a_store_are_refused(store):
     for given in ("graph.rung", torch.zeros(3), {"x": "graph.rung"}):
-        with pytest.raises(rung.InvalidError, match=r"'x': a \w+, not a rung.Store; use"):
+        with pytest.raises(rung.InvalidError, match=r"'x': has type \w+; use a rung.Store"):
             rung.FeatureStore(given)
-    with pytest.raises(rung.InvalidError, match="tensors: a Tensor, not a dict; use"):
+    with pytest.raises(rung.InvalidError, match="tensors: has type Tensor; use a dict"):
         rung.FeatureStore(store, torch.zeros(3))
 
 

@@ -23,7 +23,8 @@ Test(cache_open, an_index_of_another_shape_or_version_is_rejected)
 	cache_fixture_open(&f, &shape, 1000, 10);
 	other.frame_count--;
 	cr_assert_eq(rung__cache_open(&other, f.index, f.fd, false, 10, 10, &cache), RUNG_E_FORMAT);
-	cr_assert(strstr(rung_last_error(), "caches 64 of the 1000 rows from rank 100 on, not 63"),
+	cr_assert(strstr(rung_last_error(),
+	                 "has 64 frames for 1000 rows from rank 100 on, this one 63"),
 	          "%s", rung_last_error());
 	other = shape;
 	other.row_count++;
@@ -33,7 +34,7 @@ Test(cache_open, an_index_of_another_shape_or_version_is_rejected)
 	cr_assert_eq(rung__cache_open(&other, f.index, f.fd, false, 10, 10, &cache), RUNG_E_FORMAT);
 	f.cache->index->version++;
 	cr_assert_eq(rung__cache_open(&shape, f.index, f.fd, false, 10, 10, &cache), RUNG_E_FORMAT);
-	cr_assert(strstr(rung_last_error(), "one version of rung"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "same version of rung"), "%s", rung_last_error());
 	f.cache->index->version--;
 	f.cache->index->magic++;
 	cr_assert_eq(rung__cache_open(&shape, f.index, f.fd, false, 10, 10, &cache), RUNG_E_FORMAT);

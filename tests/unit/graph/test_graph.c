@@ -190,7 +190,7 @@ Test(graph, a_huge_id_that_sets_the_vertex_count_is_named)
 	assert_refused(raw_file(0, U64(0, 1, 2, UINT64_MAX - 1), "u64,2x2"), DEFAULTS, RUNG_E_NOMEM,
 	               "edge 1");
 	assert_refused(raw_file(0, U64(0, 1, 2, UINT64_C(1) << 60), "u64,2x2"), DEFAULTS,
-	               RUNG_E_NOMEM, "has id 1152921504606846976");
+	               RUNG_E_NOMEM, "with vertex 1152921504606846976");
 }
 
 Test(graph, invalid_edge_indices_are_rejected)

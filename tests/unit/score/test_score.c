@@ -353,7 +353,7 @@ Test(score, options_out_of_range_are_rejected)
 	assert_refused(&graph.csc,
 	               (struct rung_score_opts){
 			       .method = RUNG_SCORE_DEGREE, .train = train, .train_count = 2 },
-	               RUNG_E_RANGE, "train vertex 1: id 4");
+	               RUNG_E_RANGE, "train: entry 1 is 4");
 	assert_refused(&graph.csc,
 	               (struct rung_score_opts){ .method = RUNG_SCORE_DEGREE, .train_count = 2 },
 	               RUNG_E_INVAL, "train");
@@ -409,7 +409,7 @@ Test(score, a_repeated_train_vertex_is_rejected)
 	assert_refused(&graph.csc,
 	               (struct rung_score_opts){
 			       .method = RUNG_SCORE_DEGREE, .train = train, .train_count = 4 },
-	               RUNG_E_INVAL, "train vertices 1 and 3 are both 3");
+	               RUNG_E_INVAL, "train: entries 1 and 3 are both 3");
 	test_graph_fini(&graph);
 }
 

@@ -135,12 +135,12 @@ Test(in_place, rows_that_are_not_stored_verbatim_are_rejected)
 	deflate_into(npz, "x.npy", source);
 	snprintf(spec, sizeof(spec), "%s:x", npz);
 	opts.features = spec;
-	does_not_stage("are not stored uncompressed");
+	does_not_stage("cannot be used in place");
 	for (unsigned v = 0; v < VERTICES; v++)
 		at += snprintf(at, 20, "%u\n", v);
 	snprintf(spec, sizeof(spec), "%s/years.csv", dir);
 	cr_assert_eq(support_write_file(spec, text, (size_t)(at - text)), 0);
-	does_not_stage("are not stored uncompressed");
+	does_not_stage("cannot be used in place");
 	snprintf(spec, sizeof(spec), "%s/a\tb.npy", dir);
 	cr_assert_eq(rename(source, spec), 0);
 	cr_assert_eq(rung_stage(&opts, NULL), RUNG_E_INVAL);

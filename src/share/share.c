@@ -4,7 +4,7 @@
  * same user that connects.
  *
  * The offer is built once, when the store is complete, and does not change, so the thread needs no
- * lock. It touches nothing of the store but the descriptors.
+ * lock. Of the store it uses only the descriptors.
  */
 #include <errno.h>
 #include <poll.h>
@@ -29,9 +29,9 @@ struct rung__share {
 	int fds[RUNG__OFFER_FDS_MAX]; /* owned by the store, which closes them */
 	unsigned fd_count;
 	int wake_fd;      /* an eventfd; readable: stop */
-	int alive_fds[2]; /* the attachers' end and ours; -1 without a tier "peer" */
+	int alive_fds[2]; /* socket pair: attachers' end, our end; -1: no tier "peer" */
 	pthread_t thread;
-	bool started; /* the thread exists */
+	bool started; /* the thread was started */
 };
 
 unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd which)
@@ -57,7 +57,7 @@ unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd 
 static void answer(const struct rung__share *share, int client_fd)
 {
 	struct iovec part = { .iov_base = (void *)&share->offer, .iov_len = sizeof(share->offer) };
-	/* CMSG_FIRSTHDR() needs memory that is aligned as a header is */
+	/* CMSG_FIRSTHDR() needs memory that is aligned for a struct cmsghdr */
 	union {
 		struct cmsghdr align;
 		char bytes[CMSG_SPACE(sizeof(int) * RUNG__OFFER_FDS_MAX)];
@@ -135,8 +135,8 @@ int rung__share_reserve(const char *path, struct rung__share **share_out)
 	return 0;
 }
 
-/* Add the names of the GPU memory, and the socket pair whose ends show that the other side is
- * alive. */
+/* Add the CUDA IPC handles of the GPU memory, and create the socket pair: each process sees from
+ * its end whether the other one is still alive. */
 static int offer_gpu_memory(struct rung__share *share, const struct rung_store *store)
 {
 	if (!rung__offer_count(&store->shape, RUNG__OFFER_ALIVE))
@@ -167,7 +167,7 @@ static int make_offer(struct rung__share *share, const struct rung_store *store)
 	offer->version = RUNG__SHARE_VERSION;
 	offer->bytes = sizeof(*offer);
 	offer->shape = store->shape;
-	offer->shape.layout.vertex_of_rank = NULL; /* the message must have no pointers */
+	offer->shape.layout.vertex_of_rank = NULL; /* the message must not contain pointers */
 	if (!store->pool.shared.base) {            /* the cache, if any, is private */
 		offer->shape.frame_count = 0;
 		offer->shape.placements.frames = (struct rung__placement){ .part_count = 0 };

@@ -21,13 +21,14 @@
  *
  * Host memory exists as long as one process maps it, so no death needs handling. GPU memory ends
  * with the process that allocated it, and CUDA does not define what happens when it is freed while
- * other processes have it open. The offer has CUDA IPC handles of the tier "peer", which is in
- * whole blocks of 2 MiB, and one end of a socket pair; the creator has the other end. Nothing is
- * sent through it: each end shows when the other is shut down or closed. Each gather of an attacher
- * checks the creator's end, and fails with RUNG_E_NODEV once it is shut down. The attachers' end
- * hangs up when the last of them has closed or died. A creator that closes waits for that, 5 s at
- * most, and then leaves the memory allocated until its process ends. Each process loads its own
- * tier "gpu" and its own map on the GPU.
+ * other processes have it open. The offer has CUDA IPC handles of the tier "peer", which is
+ * allocated in whole blocks of 2 MiB, and one end of a socket pair; the creator keeps the other
+ * end. Nothing is sent through the pair: each end shows when the other is shut down or closed.
+ *
+ * Each gather of an attacher checks whether the creator's end is shut down; if so, the gather fails
+ * with RUNG_E_NODEV. The attachers' end hangs up when the last attacher has closed it or died. A
+ * creator that closes waits for that. After 5 s it gives up, and leaves the memory allocated until
+ * its process ends. Each process loads its own tier "gpu" and its own map on the GPU.
  *
  * An endpoint consists of the socket, a lock file next to it (PATH.lock) and their folder with mode
  * 0700. The lock, not the socket, decides which process shares there. The kernel releases it when
@@ -45,8 +46,8 @@
 #define RUNG__SHARE_MAGIC   "rungshr" /* 8 bytes, including the NUL */
 #define RUNG__SHARE_VERSION 7u        /* version of the offer and of the order of its descriptors */
 
-/** Descriptors of an offer, in this order. There is one for each features file, and those that do
- * not apply are left out. */
+/** Descriptors of an offer, in this order: first one for each features file, then at most one of
+ * each other kind. */
 enum rung__offer_fd {
 	RUNG__OFFER_FEATURES,
 	RUNG__OFFER_HOST,
@@ -97,7 +98,7 @@ struct rung__answer {
 
 /**
  * Connect to the creator and wait for its message, 5 s at most.
- * @param answer_out  to be closed after a failure as well
+ * @param answer_out  the caller closes it, also after a failure
  * @return 0 (also if the creator hung up without a message), RUNG_E_INVAL (path, another user's
  *         store), RUNG_E_NOENT (no process answers there), RUNG_E_TIMEDOUT, RUNG_E_FORMAT (not a
  *         rung socket), RUNG_E_IO
@@ -124,8 +125,8 @@ int rung__endpoint_acquire(const char *path, struct rung__endpoint *place_out);
 /** Replace a socket that a dead process left, and listen. */
 int rung__endpoint_listen(struct rung__endpoint *endpoint);
 
-/** Remove the socket and the lock file, and release the lock. Also after a failure of the two
- * above. */
+/** Remove the socket and the lock file, and release the lock. Also called after one of the two
+ * functions above has failed. */
 void rung__endpoint_release(struct rung__endpoint *endpoint);
 
 /* ---- share.c ---- */

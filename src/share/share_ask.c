@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Requesting the offer of a process that shares a store: connect, wait for the one message, receive
- * it with its descriptors. Nothing in it is checked here (store/attach.c), except the user at the
- * other end, which the kernel reports.
+ * it with its descriptors. Its content is checked later, in store/attach.c. Here only the user at
+ * the other end is checked, as reported by the kernel.
  *
  * The socket does not block, so a creator that is stopped costs 5 s, not forever.
  */
@@ -16,8 +16,8 @@
 
 #include "share/share.h"
 
-/* an answer takes the creator no work, so a creator that sends none in this time is stopped or
- * stuck */
+/* the creator needs almost no time to answer: if it has not answered after this time, it is stopped
+ * or stuck */
 #define ANSWER_WAIT_NS   5000000000ull
 #define CONNECT_PAUSE_NS 10000000 /* pause while the socket's backlog is full */
 

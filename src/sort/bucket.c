@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Store pairs in lists by key, in parallel and stable, chunk by chunk through buckets of
- * neighbouring keys. */
+/* Store pairs in lists by key, in parallel and stable, chunk by chunk. Each chunk is first grouped
+ * into buckets, which are ranges of keys. */
 #include "sort/bucket.h"
 
 #include "base/base.h"
@@ -8,7 +8,7 @@
 #include <assert.h>
 
 #define BUCKETS_MAX 1024u /* more buckets mean more write streams, which cost more than they save */
-#define AHEAD_PAIRS 16u   /* distance in pairs of the prefetch of the destination */
+#define AHEAD_PAIRS 16u   /* destinations are prefetched this many pairs ahead */
 /* a bucket has at least 4096 lists; their end positions fit in the second-level cache */
 #define BUCKET_KEYS_BITS 12u
 

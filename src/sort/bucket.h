@@ -4,8 +4,8 @@
  * Private to the core.
  *
  * Writing pair by pair misses the cache on nearly every pair of a large graph. A chunk of pairs is
- * therefore partitioned into buckets of neighbouring keys first; then one thread writes each
- * bucket, into a few thousand lists, whose ends are prefetched.
+ * therefore first partitioned into buckets, which are ranges of keys. Then each bucket is written
+ * by one thread, into a few thousand lists, whose ends are prefetched.
  */
 #ifndef RUNG_BUCKET_H
 #define RUNG_BUCKET_H
@@ -13,9 +13,9 @@
 #include "sort/partition.h"
 
 /*
- * 32 or 64 MiB of pairs. With 1 M vertices and 16 M edges, a chunk of 2^20 pairs meets each list
- * once and is as fast as the naive loop; 2^22 pairs meet it four times and take two thirds of the
- * time, including the partition; 2^23 are no faster.
+ * 32 or 64 MiB of pairs. With 1 M vertices and 16 M edges, a chunk of 2^20 pairs has one
+ * pair per list on average, and is as fast as the naive loop. A chunk of 2^22 has four per list,
+ * and takes two thirds of the time, including the partition. 2^23 pairs are no faster.
  */
 #define RUNG__CHUNK_PAIRS (UINT64_C(1) << 22)
 

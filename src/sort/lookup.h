@@ -7,9 +7,10 @@
 #include "base/base.h"
 
 /**
- * The ids of a list in a hash set of at least twice the size; one id that is not in the list marks
- * free slots. Ids are multiplied by an odd number near 2^64 over the golden ratio (Knuth, "The Art
- * of Computer Programming", volume 3), whose upper bits are the first slot to probe.
+ * The ids of a list in a hash set of at least twice the size. One id that is not in the list marks
+ * free slots. An id is multiplied by an odd number near 2^64 divided by the golden ratio (Knuth,
+ * "The Art of Computer Programming", volume 3); the upper bits of the product are the first slot to
+ * probe.
  */
 struct rung__lookup {
 	void *slots; /* [rung__lookup_slots()] of index_bytes */
@@ -70,8 +71,8 @@ static inline __attribute__((always_inline)) void rung__lookup_fill_as(
 
 /**
  * Fill the set with ids [begin, end); ids equal to free_id are left out.
- * @param lookup_count  the number of ids that will be looked up, by which the form of the set is
- *                      chosen
+ * @param lookup_count  the number of ids that will be looked up, which decides the form of
+ *                      the set: slots, or the list itself
  */
 static inline void rung__lookup_fill(struct rung__lookup *set, uint64_t free_id, const void *ids,
                                      uint64_t begin, uint64_t end, uint64_t lookup_count)

@@ -36,8 +36,8 @@ struct rung__partition {
 	uint64_t *firsts;
 };
 
-/** First entry of slice `slice` of `slices` out of `count` entries; slice lengths differ by at most
- * one. */
+/** Divide `count` entries into `slices` slices, whose lengths differ by at most one. @return the
+ * first entry of slice number `slice` */
 static inline uint64_t rung__slice_begin(uint64_t count, int slice, int slices)
 {
 	const uint64_t s = (uint64_t)slice, more = count % (uint64_t)slices;

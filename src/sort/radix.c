@@ -74,8 +74,8 @@ static struct pairs sort_by_digits(struct pairs from, struct pairs to, uint64_t 
 		unsigned shifts[PASSES_PER_SWEEP];
 		unsigned passes = 0;
 
-		/* digits of this sweep: each starts at the lowest bit that differs above the last
-		 * one */
+		/* the digits of this sweep: each starts at the lowest differing bit above the
+		 * previous digit */
 		while (passes < PASSES_PER_SWEEP && shift < 64 && differing >> shift) {
 			shift += (unsigned)__builtin_ctzll(differing >> shift);
 			shifts[passes++] = shift;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Insertion sort for short lists, which are the most frequent; otherwise a heap sort, whose time
- * does not depend on the content of untrusted files, and which needs no memory. */
+/* Insertion sort for short lists, which are the most frequent; otherwise a heap sort. It needs
+ * no further memory, and no input makes it slow: the ids can come from untrusted files. */
 #include "sort/sort_ids.h"
 
 #include "base/base.h"

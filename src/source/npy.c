@@ -129,8 +129,8 @@ static int refuse_descr(const struct cursor *c, const char *descr)
 			"convert it with numpy.array(a.tolist(), dtype='<f4') and save it again",
 			c->name, descr);
 	return rung__fail(RUNG_E_FORMAT,
-	                  "%s: dtype '%s' is not supported; use bool, integers, f16, f32, f64, or "
-	                  "2-byte void for bf16: convert it with a.astype('<f4') or similar",
+	                  "%s: dtype '%s' is not supported, only bool, integers, f16, f32, f64 and "
+	                  "2-byte void (as bf16); convert it, for example with a.astype('<f4')",
 	                  c->name, descr);
 }
 
@@ -237,8 +237,8 @@ static int parse_shape(struct cursor *c, struct rung_array_info *array)
 	}
 	if (array->dim_count == 0)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: shape () is a single value; an array with one dimension or "
-		                  "more is needed: a.reshape(1)",
+		                  "%s: shape () is a single value; at least one dimension is "
+		                  "needed; reshape it: a.reshape(1)",
 		                  c->name);
 	if (array->dim_count == 1 && !comma)
 		return malformed(c, "a comma is missing in shape");
@@ -301,8 +301,8 @@ static int parse_dict(struct cursor *c, struct rung_array_info *array)
 	return 0;
 }
 
-/* Positions of the dict and of the data. `bytes` is the size of the .npy, of which `head` has at
- * least the first PREFIX_BYTES_MAX if it is that long. */
+/* Find the positions of the dict and of the data. `bytes` is the size of the .npy. `head` has at
+ * least its first PREFIX_BYTES_MAX bytes, or all of it if it is shorter. */
 static int parse_prefix(const char *name, const unsigned char *head, uint64_t bytes,
                         uint64_t *dict_at, uint64_t *data_at)
 {
@@ -315,7 +315,7 @@ static int parse_prefix(const char *name, const unsigned char *head, uint64_t by
 			"%s: not a .npy file: wrong magic at byte 0; write it with numpy.save(), "
 			"or give a file without a header as raw:FILE,DTYPE,DIMxDIM",
 			name);
-	/* version 1 has a prefix of 10 bytes, but no dict has fewer than 2 */
+	/* the shortest header has 12 bytes: the prefix of version 1 has 10, a dict at least 2 */
 	if (bytes < PREFIX_BYTES_MAX)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: truncated: ends at byte %" PRIu64
@@ -354,11 +354,11 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 	                  &npy.data_offset);
 	if (rc < 0)
 		return rc;
-	/* the caller has less than the header only if the file ends inside the header */
+	/* head_bytes is smaller than the header only if the file ends inside the header */
 	if (npy.data_offset > head_bytes || npy.data_offset > file_bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: truncated: the .npy header ends at byte %" PRIu64
-		                  ", the file at byte %" PRIu64 "; copy it again",
+		                  ", but the file ends at byte %" PRIu64 "; copy it again",
 		                  name, npy.data_offset, file_bytes);
 	c.at = c.start + dict_at;
 	c.end = c.start + npy.data_offset;
@@ -378,8 +378,8 @@ int rung__npy_parse(const char *name, const void *head, uint64_t head_bytes, uin
 	}
 	if (!rung__array_measure(&npy.array, &data_bytes))
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: the shape's product needs more than 63 bits: the .npy "
-		                  "header is damaged",
+		                  "%s: the array's size needs more than 63 bits: the .npy header "
+		                  "is damaged; copy the file again",
 		                  name);
 	/* bytes after the data are allowed, as numpy.load() does */
 	if (data_bytes > file_bytes - npy.data_offset)
@@ -430,7 +430,7 @@ void rung__npy_format(const struct rung_array_info *array,
 		RUNG_DTYPE_LIST(DESCR_ROW)
 #undef DESCR_ROW
 	};
-	/* length of the dict, which follows 10 bytes */
+	/* length of the dict, which follows the prefix of 10 bytes */
 	const unsigned len = RUNG__NPY_DATA_OFFSET - 10;
 	char *text = (char *)head_out + 10;
 	size_t used;

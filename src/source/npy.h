@@ -52,8 +52,8 @@ int rung__npy_read(int fd, const char *name, uint64_t base, uint64_t file_bytes,
 /** Fail with RUNG_E_FORMAT and the remedy, for callers that need C order. */
 int rung__npy_refuse_fortran(const char *name);
 
-/** Write a version 1 header, padded to RUNG__NPY_DATA_OFFSET bytes. rung__array_measure() has
- * accepted the array. */
+/** Write a version 1 header, padded to RUNG__NPY_DATA_OFFSET bytes. The array must be one that
+ * rung__array_measure() has accepted. */
 void rung__npy_format(const struct rung_array_info *array,
                       unsigned char head_out[RUNG__NPY_DATA_OFFSET]);
 

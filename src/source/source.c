@@ -64,8 +64,8 @@ static bool parse_dims(const char *text, struct rung_array_info *info)
 }
 
 /*
- * Parse a raw: spec after its prefix. The words are read from the right, because FILE can contain
- * commas: the second is the dtype, or there is an OFFSET and the third is the dtype. `text` is
+ * Parse a raw: spec after its prefix. The words are counted from the right, because FILE can
+ * contain commas: the dtype is the second word, or the third if there is an OFFSET. `text` is
  * truncated to FILE, of length *path_len_out.
  */
 static bool parse_raw(char *text, struct rung_array_info *info, uint64_t *offset_out,
@@ -119,8 +119,8 @@ static int open_raw(struct rung_source *src)
 	if (!rung__array_measure(&src->info, &data_bytes) ||
 	    !rung__add(src->data_offset, data_bytes, &end) || end > INT64_MAX)
 		return rung__fail(RUNG_E_INVAL,
-		                  "source '%s': the product of its dimensions needs more than 63 "
-		                  "bits; check them",
+		                  "source '%s': the end of its data needs more than 63 "
+		                  "bits; check its dimensions and offset",
 		                  src->spec);
 	rc = rung__source_open_file(src, words, path_len, &file_bytes);
 	if (rc < 0)
@@ -128,10 +128,10 @@ static int open_raw(struct rung_source *src)
 	/* a longer file is accepted, because other data can follow the array */
 	if (file_bytes < end)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: has %" PRIu64 " bytes, '%s' needs %" PRIu64 " (%" PRIu64
+		                  "%s: has %" PRIu64 " bytes, but '%s' needs %" PRIu64 " (%" PRIu64
 		                  " of data from offset %" PRIu64 " on): %" PRIu64
-		                  " are missing at offset %" PRIu64
-		                  "; check dtype and dimensions, or copy it again",
+		                  " bytes are missing at offset %" PRIu64
+		                  "; check dtype and dimensions, or copy the file again",
 		                  src->path, file_bytes, src->spec, end, data_bytes,
 		                  src->data_offset, end - file_bytes, file_bytes);
 	return 0;

@@ -15,9 +15,9 @@
 #define RUNG__EVERY_PREFIX "every:"
 
 /**
- * As rung_source_open() for callers that accept either order of a matrix: one in Fortran order is
- * opened as its transpose, which has the same bytes in C order. An edge index [2,E] in Fortran
- * order is [E,2] in C order, and is often saved that way.
+ * Like rung_source_open(), for callers that accept either order of a matrix. A matrix in Fortran
+ * order is opened as its transpose, which has the same bytes in C order. Edge indexes [2,E] are
+ * often saved in Fortran order, and are then read as [E,2] in C order.
  *
  * @param transposed_out  1 if the info and the rows of `src` are those of the transpose, else 0
  */

@@ -23,9 +23,10 @@ struct rung__generated {
 extern uint64_t rung__generated_memory_max;
 
 /**
- * Prepare for `bytes` bytes: memory, or a temporary file if its folder has room for them. Then fill
- * rung__generated_buffer() and report the amount with rung__generated_add() until all bytes have
- * been added, and end. Call rung__generated_fini() in any case.
+ * Prepare for `bytes` bytes: allocate memory, or create a temporary file if its folder has room for
+ * them. Then fill rung__generated_buffer(), and report the amount with rung__generated_add(), until
+ * all bytes have been added. Then call rung__generated_end(). In any case, also after a failure,
+ * call rung__generated_fini().
  * @return 0, RUNG_E_NOMEM, RUNG_E_NOSPC, RUNG_E_IO
  */
 int rung__generated_begin(struct rung__generated *generated, struct rung_source *src,

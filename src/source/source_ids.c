@@ -19,18 +19,16 @@ static int check_shape(const struct rung_source *src, uint64_t vertex_count)
 	const char *spec = rung__source_spec(src);
 
 	if (info->dim_count != 1 || (info->dtype != RUNG_BOOL && !is_integer(info->dtype)))
-		return rung__fail(
-			RUNG_E_FORMAT,
-			"%s: vertices must be a bool mask or integer ids with 1 dimension, "
-			"but this is %s with %u; "
-			"convert it with a.astype('<i8').ravel()",
-			spec, rung_dtype_name(info->dtype), info->dim_count);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: vertices must be a 1-D bool mask or 1-D integer ids, but "
+		                  "this is %s and %u-D; convert it with a.astype('<i8').ravel()",
+		                  spec, rung_dtype_name(info->dtype), info->dim_count);
 	if (info->dtype == RUNG_BOOL && info->row_count != vertex_count)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: the mask has %" PRIu64 " entries, there are %" PRIu64
-		                  " vertices; give one entry for each vertex",
+		                  "%s: the mask has %" PRIu64 " entries, but there are %" PRIu64
+		                  " vertices; give one entry per vertex",
 		                  spec, info->row_count, vertex_count);
-	/* checked even if repeats are allowed: a set has no more members than there are vertices */
+	/* also where repeats are allowed: a set has at most one entry per vertex, see above */
 	if (info->row_count > vertex_count)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: has %" PRIu64 " ids, but there are only %" PRIu64
@@ -109,12 +107,12 @@ static int write_ids(const struct rung_source *src, const void *data, uint64_t v
 		if (!integer_at(data, info->dtype, i, &ids[i], &negative))
 			return rung__fail(RUNG_E_RANGE,
 			                  "%s: entry %" PRIu64 " is %" PRId64
-			                  ", but ids are 0 to %" PRIu64 "; give vertex ids",
+			                  ", but vertex ids are 0 to %" PRIu64,
 			                  rung__source_spec(src), i, negative, vertex_count - 1);
 		if (ids[i] >= vertex_count)
 			return rung__fail(RUNG_E_RANGE,
 			                  "%s: entry %" PRIu64 " is %" PRIu64
-			                  ", ids are 0 to %" PRIu64 "; give ids of vertices",
+			                  ", but vertex ids are 0 to %" PRIu64,
 			                  rung__source_spec(src), i, ids[i], vertex_count - 1);
 	}
 	return 0;
@@ -130,7 +128,7 @@ static int fail_repeat(const struct rung_source *src, const uint64_t *ids, uint6
 		first++;
 	return rung__fail(RUNG_E_FORMAT,
 	                  "%s: entries %" PRIu64 " and %" PRIu64 " are both %" PRIu64
-	                  "; give each id once, as numpy.unique(a) has them",
+	                  "; give each id once; numpy.unique(a) removes repeats",
 	                  rung__source_spec(src), first, second, ids[second]);
 }
 

@@ -26,7 +26,7 @@ static void list_members(zip_t *zip, char list[LIST_BYTES])
 	zip_int64_t count = zip_get_num_entries(zip, 0);
 	size_t used = 0;
 
-	strcpy(list, "none"); /* stays only if there is no name */
+	strcpy(list, "none"); /* overwritten by the first name */
 	for (zip_int64_t i = 0; i < count; i++) {
 		const char *name = zip_get_name(zip, (zip_uint64_t)i, 0);
 		size_t len = name ? strlen(name) : 0;
@@ -59,10 +59,10 @@ int rung__source_no_member(struct rung_source *src)
 		return rc;
 	list_members(zip, list);
 	zip_discard(zip);
-	return rung__fail(RUNG_E_INVAL,
-	                  "%s: names no member of the .npz; write it as file.npz:MEMBER; "
-	                  "it has: %s",
-	                  src->spec, list);
+	return rung__fail(
+		RUNG_E_INVAL,
+		"%s: names no member of the .npz; write it as file.npz:MEMBER; its members: %s",
+		src->spec, list);
 }
 
 /* Get the sizes and the compression of an entry. Later checks need all of them. */
@@ -89,8 +89,9 @@ static bool name_ends_in(const char *name, const char *end)
 	return len >= end_len && strcmp(name + len - end_len, end) == 0;
 }
 
-/* Find the entry with this name, or, with `ending`, the entry whose name ends in it. @param idx_out
- * the first such entry, or -1. @param twice_out whether there are several */
+/* Find the entry with this name or, if `ending` is true, the entry whose name ends in it.
+ * @param idx_out    the first such entry, or -1
+ * @param twice_out  whether there are several */
 static void locate(zip_t *zip, const char *name, bool ending, zip_int64_t *idx_out, bool *twice_out)
 {
 	const zip_int64_t count = zip_get_num_entries(zip, 0);
@@ -182,8 +183,9 @@ static int check_sizes(const struct rung_source *src, const zip_stat_t *st, uint
 	    (st->comp_method != ZIP_CM_STORE || st->size == st->comp_size))
 		return 0;
 	return rung__fail(RUNG_E_FORMAT,
-	                  "%s: its zip entry claims %" PRIu64 " bytes, compressed to %" PRIu64
-	                  ", in a file of %" PRIu64 ", which is impossible; copy it again",
+	                  "%s: damaged: its zip entry claims %" PRIu64
+	                  " bytes, compressed to %" PRIu64 " bytes, in a file of %" PRIu64
+	                  " bytes; copy it again",
 	                  src->spec, (uint64_t)st->size, (uint64_t)st->comp_size, file_bytes);
 }
 
@@ -295,7 +297,10 @@ int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t 
 		return rc;
 	locate(zip, end, true, &found, &twice);
 	if (found < 0)
-		rc = rung__fail(RUNG_E_FORMAT, "%s: has no member '*%s'", src->path, end);
+		rc = rung__fail(RUNG_E_FORMAT,
+		                "%s: has no member whose name ends in '%s'; save it again with "
+		                "torch.save()",
+		                src->path, end);
 	else if (twice)
 		rc = fail_twice(src, end);
 	else
@@ -303,8 +308,8 @@ int rung__source_load_ending(struct rung_source *src, const char *end, uint64_t 
 	/* the pickle is parsed in memory: unlike other members it cannot go into a file */
 	if (rc == 0 && st.size > rung__generated_memory_max)
 		rc = rung__fail(RUNG_E_FORMAT,
-		                "%s: its '*%s' claims %" PRIu64 " bytes, but at most %" PRIu64
-		                " are supported",
+		                "%s: its member '*%s' claims %" PRIu64
+		                " bytes, but at most %" PRIu64 " bytes are supported",
 		                src->path, end, (uint64_t)st.size, rung__generated_memory_max);
 	if (rc == 0)
 		rc = check_sizes(src, &st, file_bytes);

@@ -75,7 +75,7 @@ int rung__zip_wrong_length(const struct rung_source *src, const char *how, uint6
 struct handle {
 	zip_file_t *file; /* NULL: free */
 	uint64_t at;      /* bytes inflated so far */
-	/* value of `uses` at the last read; the handle with the smallest one is replaced */
+	/* value of `uses` at the last read; the handle with the smallest value is replaced */
 	uint64_t used;
 };
 
@@ -88,8 +88,8 @@ struct inflated {
 	uint64_t bytes;       /* inflated size of the member, as its entry claims */
 	uint64_t data_offset; /* offset of the array in the member */
 	struct handle handles[HANDLES];
-	uint64_t uses;                     /* reads so far: the clock of handle.used */
-	bool damaged;                      /* a failure is permanent: every later read fails too */
+	uint64_t uses; /* number of reads so far; each read stores it in the `used` of its handle */
+	bool damaged;  /* damage was found: every later read fails too */
 	unsigned char skipped[SKIP_BYTES]; /* receives bytes that are skipped */
 };
 
@@ -111,8 +111,9 @@ static int open_handle(struct inflated *inflated, struct handle *handle)
 	                                       zip_get_error(inflated->zip));
 }
 
-/* Choose the handle that reads from `first`: the nearest one at or before it if it is close or none
- * is free, else a new one from byte 0, in place of the least recently used one. */
+/* Choose the handle that reads from `first`. The nearest handle at or before `first` continues if
+ * it is at most SKIP_BYTES away, or if no handle is free. Otherwise a free handle starts at byte 0,
+ * or, if none is free, the least recently used one starts again. */
 static int find_handle(struct inflated *inflated, uint64_t first, struct handle **handle_out)
 {
 	struct handle *nearest = NULL, *free_one = NULL, *oldest = &inflated->handles[0];

@@ -27,9 +27,9 @@ int rung__zip_wrong_length(const struct rung_source *src, const char *how, uint6
  * Use a deflated member as the stream of a source. Its first bytes, with the header of the array,
  * are inflated now, the rest while it is read. Any number of threads may read, one at a time.
  *
- * Reads fail with RUNG_E_FORMAT (damaged, or a length or CRC other than that of the zip entry,
- * which is checked when the last byte is inflated; every later read then fails too), RUNG_E_IO or
- * RUNG_E_NOMEM.
+ * Reads fail with RUNG_E_IO, with RUNG_E_NOMEM, or with RUNG_E_FORMAT if the member is damaged.
+ * After RUNG_E_FORMAT every later read fails too. Length and CRC are compared with the zip entry
+ * when the last byte is inflated.
  *
  * @param head_bytes  at least those of the header, at most those of the member
  */

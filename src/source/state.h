@@ -12,11 +12,11 @@
 /** Bytes that are generated as they are read, best from the first to the last. `stream` is
  * src->stream, which the source owns. */
 struct rung__stream_ops {
-	/** Bytes [first, first + count) of the array, within its bounds. Threads: any number. */
+	/** Bytes [first, first + count) of the array, within its bounds. Any thread. */
 	int (*read)(void *stream, uint64_t first, uint64_t count, unsigned char *to);
 	/** Bytes of memory that the stream uses, at most: callers subtract them from a budget. */
 	uint64_t (*memory)(const void *stream);
-	/** Also after a failed open, with a stream that is only partly initialised. */
+	/** Also called after a failed open, with a stream that is only partly initialised. */
 	void (*close)(void *stream);
 };
 

@@ -38,7 +38,7 @@ void rung__request_free(struct rung_request *request)
 
 	atomic_store_explicit(&request->state, RUNG__REQUEST_FREE, memory_order_relaxed);
 	pthread_mutex_lock(&store->lock);
-	/* put at the front, so that only few requests touch memory while few are in flight */
+	/* at the front, so that the same requests are reused, and few of them use memory */
 	if (is_sync(request)) {
 		rung__queue_push_first(&store->sync_free, &request->link);
 		pthread_cond_signal(&store->freed);

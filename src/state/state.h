@@ -106,13 +106,13 @@ struct rung_request {
 	/* refill's */
 	struct rung__part parts[RUNG__FILES_MAX]; /* by file */
 	_Atomic uint32_t parts_left;              /* parts that are not complete */
-	/* the batch's name in the cache; 0: the cache does not know it */
+	/* the batch's name in the cache; 0: unknown to the cache */
 	uint64_t batch;
 
 	/* the device thread's */
 	bool reading;               /* the gather has run, and misses are refill's */
-	bool read_through;          /* the last slot batches of its parts have arrived */
-	uint32_t lasts_left;        /* parts whose last slot batch has not arrived */
+	bool read_through;          /* the last slot batch of each part has arrived */
+	uint32_t lasts_left;        /* number of parts whose last slot batch has not arrived */
 	int device_status;          /* failure of a scatter; 0: none */
 	struct rung__queue waiting; /* slot batches that are not being copied yet, oldest first */
 	/* a ring of slot batches that are being copied, by the number of their scatter */

@@ -21,11 +21,11 @@
 /* ---- checking ---- */
 
 /* Check the head of the message, and that the message is complete. Magic and version come first:
- * they are at the same place in every version, and the rest is not. */
+ * only they are at the same place in every version. */
 static int check_answer(const char *path, const struct rung__answer *answer)
 {
 	const struct rung__offer *offer = &answer->offer;
-	unsigned wanted = 0; /* descriptors that an offer of this shape comes with */
+	unsigned wanted = 0; /* number of descriptors that belong to an offer of this shape */
 
 	if (answer->bytes == 0)
 		return rung__fail(RUNG_E_IO,
@@ -41,22 +41,23 @@ static int check_answer(const char *path, const struct rung__answer *answer)
 		return rung__fail(
 			RUNG_E_ABI,
 			"%s: shared with protocol version %u, but this version of rung uses "
-			"%u; use one version of rung on both sides",
+			"%u; use the same version on both sides",
 			path, offer->version, RUNG__SHARE_VERSION);
 	if (offer->bytes != sizeof(*offer) || answer->bytes != sizeof(*offer) ||
 	    (answer->flags & MSG_TRUNC))
 		return rung__fail(
 			RUNG_E_ABI,
-			"%s: the offer has %u bytes (%zu received), but this build of rung "
-			"expects %zu; use one build of rung on both sides",
+			"%s: the offered store is described in %u bytes (%zu received), but this "
+			"build of rung expects %zu; use the same build on both sides",
 			path, offer->bytes, answer->bytes, sizeof(*offer));
-	/* the shape is not checked yet: the count is used only for this comparison */
+	/* the shape has not been checked yet, so `wanted` is used only for this comparison */
 	for (unsigned i = 0; i < RUNG__OFFER_KINDS; i++)
 		wanted += rung__offer_count(&offer->shape, i);
 	if ((answer->flags & MSG_CTRUNC) || answer->fd_count != wanted)
 		return rung__fail(RUNG_E_IO,
-		                  "%s: %u descriptors arrived with the shared store, not %u; raise "
-		                  "the limit of open files (ulimit -n) if this process is near it",
+		                  "%s: %u descriptors arrived with the shared store, but %u are "
+		                  "needed; raise the limit of open files (ulimit -n) if this "
+		                  "process is near it",
 		                  path, answer->fd_count, wanted);
 	return 0;
 }
@@ -200,7 +201,8 @@ static int check_shape(const char *path, const struct rung__offer *offer)
 		                  what);
 	if (offer->path[0] != '/' || !memchr(offer->path, 0, sizeof(offer->path)))
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: the offered store's folder has no absolute path", path);
+		                  "%s: the offered folder of the dataset has no absolute path",
+		                  path);
 	return 0;
 }
 
@@ -248,7 +250,7 @@ static int check_map(const char *path, const char *what, const void *map, unsign
 		if (id >= vertex_count)
 			return rung__fail(RUNG_E_RANGE,
 			                  "%s: entry %" PRIu64 " of the shared %s is %" PRIu64
-			                  "; the store has %" PRIu64 " vertices",
+			                  ", but the store has only %" PRIu64 " vertices",
 			                  path, i, what, id, vertex_count);
 	}
 	return 0;
@@ -278,11 +280,10 @@ static int accept_map(const char *path, struct rung_store *store, struct rung__a
 		return 0;
 	}
 	if (!fd)
-		return rung__fail(
-			RUNG_E_INVAL,
-			"%s: vertex ids need a store shared with vertex_ids set; set it where the "
-			"store is opened",
-			path);
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: the store was shared without vertex_ids; set it in the "
+		                  "process that opens and shares the store",
+		                  path);
 	rc = rung__segment_attach(path, *fd, shape->vertex_count * shape->map_bytes, false,
 	                          &store->map_memory);
 	if (rc < 0)
@@ -311,7 +312,8 @@ static int accept_vertices(const char *path, struct rung_store *store, struct ru
 }
 
 /* The name of a features file, for messages. Rows that were staged in place are in a file of any
- * name, which only the descriptor leads to. The caller frees it; NULL: out of memory. */
+ * name and folder, so its name is read from the descriptor. The caller frees the result; NULL: out
+ * of memory. */
 static char *name_of(const struct rung__offer *offer, uint64_t file_idx, int fd)
 {
 	char link[64], path[PATH_MAX];
@@ -369,7 +371,7 @@ static int accept_device(const char *path, struct rung_store *store, int *alive_
 	gpu = store->opts.gpu ? *store->opts.gpu : ops->current();
 	if (gpu < 0)
 		return gpu;
-	/* this process has one GPU; if the creator has several, it stands for all of them */
+	/* this process uses one GPU, which stands for all GPUs of the creator */
 	for (uint32_t g = 0; g < RUNG_GPUS_MAX; g++)
 		gpus[g] = gpu;
 	if (alive_fd) {

@@ -63,7 +63,7 @@ __attribute__((always_inline)) static inline int list_dtype(struct rung_request 
 	}
 }
 
-/* The compiler creates a loop for each combination of widths, so the loop itself chooses none. */
+/* The compiler creates a loop for each combination of widths, so no loop branches on a width. */
 __attribute__((always_inline)) static inline int list_mapped(struct rung_request *request,
                                                              const struct rung_ids *ids,
                                                              unsigned map_bytes,

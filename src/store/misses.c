@@ -4,10 +4,10 @@
  * divided into a part for each file, and queued.
  *
  * On the CPU the submitting thread does that. With a device a separate thread does it, the sorter,
- * one for all files of the store. 200 k misses take milliseconds, and the other threads have no
- * such time: while the device thread sorted, no copy of another request would be launched and no
- * slot would be returned; while a refill thread sorted, no read of its file would be reaped or
- * sent. The sorter also sometimes waits for the cache, up to 100 ms if another process was stopped
+ * one for all files of the store. 200 k misses take milliseconds, which the other threads cannot
+ * spare: while the device thread sorted, no copy of another request would be launched and no slot
+ * would be returned; while a refill thread sorted, no read of its file would be reaped or sent. The
+ * sorter also sometimes waits for the cache, up to 100 ms if another process was stopped
  * while it held the lock.
  *
  * Memory. The tmp arrays of the request are scratch here; links and frames are scratch until refill
@@ -31,7 +31,8 @@ struct rung__sorter {
 /*
  * Create a part for each file with some of the misses. As in a counting sort, misses of one file
  * become contiguous and keep their order: each part must be in the order of its file, so that
- * neighbouring rows share reads. Files without misses get empty parts, which are not queued.
+ * rows near each other in the file share reads. Files without misses get empty parts, which are
+ * not queued.
  */
 static void make_parts(struct rung_request *request)
 {
@@ -94,8 +95,8 @@ static void begin_batch(struct rung_request *request)
 
 /*
  * Rows of a dataset staged in place are stored by vertex. Misses are sorted in that order, so that
- * neighbouring rows share reads here too. Equal ranks stay next to each other, because each rank
- * has one vertex. links and frames belong to refill, which has not set them yet.
+ * rows near each other in the file share reads here too. Equal ranks stay next to each other,
+ * because each rank has one vertex. links and frames belong to refill, which has not set them yet.
  */
 static void sort_by_vertex(struct rung_request *request)
 {

@@ -110,8 +110,9 @@ struct rung_request *rung__request_acquire(struct rung_store *store, bool sync);
 unsigned rung__rank_bits(const struct rung_store *store);
 
 /**
- * Sort the misses of a request and queue them for refill, on the calling thread; takes time in
- * proportion to their number, and may wait for the cache. The request is refill's afterwards.
+ * Sort the misses of a request and queue them for refill, on the calling thread. The time is
+ * proportional to their number, and the call may wait for the cache. Afterwards the request belongs
+ * to refill.
  */
 void rung__misses_queue(struct rung_request *request);
 

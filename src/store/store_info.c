@@ -69,7 +69,7 @@ static void fill_stats(const struct rung_store *store, struct rung_store_stats *
 
 int rung_store_stats(const struct rung_store *store, struct rung_store_stats *stats_out)
 {
-	/* values of the engine's fields for a store without a refill thread */
+	/* the engine's fields keep these values in a store without a refill thread */
 	struct rung_store_stats stats = { .engine = "none",
 		                          .engine_why = "every row is in memory" };
 

@@ -5,9 +5,9 @@
  * the placement of all of it is queried. A refusal of the kernel is not an error: the store
  * continues and reports it.
  *
- * The check comes first because memory is bound, not preferred: a bound page for which its node has
- * no space ends the process when it is touched. Slots and frames are touched at once for the same
- * reason: later the node might be full.
+ * The check comes first because memory is bound to nodes, without fallback: if a node is full, the
+ * kernel kills a process that touches a new page bound to it. For the same reason slots and frames
+ * are touched right after they are bound: later the node might be full.
  */
 #include <math.h>
 #include <stdio.h>
@@ -38,7 +38,7 @@ static uint64_t host_bytes(const struct rung__placement_sizes *sizes)
 	return rung__align_up(sizes->row_count * sizes->row_stride, RUNG__PAGE_BYTES);
 }
 
-/* An attached store decides the placement of its slots; the creator has placed rows and frames.
+/* Decide where an attached store places its slots; its rows and frames were placed by the creator.
  * only: the nodes to which the process is bound; NULL: no binding. */
 static int decide_slots(struct rung_store *store, const struct rung__placement_sizes *sizes,
                         const struct rung__nodes *only)
@@ -195,8 +195,9 @@ static const char *why_unplaced(const struct rung_store *store)
 }
 
 /*
- * Query on which nodes one part of a block is, and store the share on the right one in *out.
- * touched: otherwise its pages have no location yet, and are not queried.
+ * Query on which nodes the pages of one part of a block are, and store in *out which share of them
+ * is on the intended node. touched: false if the pages were not touched yet; they are on no node
+ * then, and are not queried.
  */
 static void query_part(struct rung_store *store, const unsigned char *at,
                        const struct rung__placement *placement, uint32_t part_idx, bool touched,

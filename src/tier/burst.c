@@ -28,8 +28,8 @@ static bool is_over(const struct rung__burst *burst, uint64_t ns)
 }
 
 /*
- * When the time is over, the reads in flight are waited for but not counted, because the queue is
- * no longer full. After an error of the reader the call does not wait for them: closing the reader
+ * When the time is over, the call waits for the reads in flight, but does not count them, because
+ * the queue is no longer full. After an error of the reader it does not wait: closing the reader
  * does.
  */
 int rung__burst_run(struct rung__burst *burst)

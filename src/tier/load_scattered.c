@@ -27,8 +27,9 @@ struct rung__scattered {
 	const struct rung__features *features;
 	struct rung__row_reads *reads;
 
-	/* the list: [count] vertices whose rows are to be read, ascending, and the row of `to` for
-	 * each; the tmp arrays are for the sort; all have space for `capacity` rows */
+	/* the list: [count] vertices whose rows are to be read, ascending, and for each the row in
+	 * `to` that receives it; the tmp arrays are for the sort; each array has space for
+	 * `capacity` rows */
 	uint64_t *vertices, *vertices_tmp;
 	uint32_t *rows, *rows_tmp;
 	uint64_t count, capacity;

@@ -21,8 +21,8 @@ struct rung__reader; /* a reader's own state */
 struct rung__geometry {
 	uint64_t file_bytes;
 	uint32_t read_bytes_max; /* largest transfer of the device in one command */
-	/* largest gap between two rows that is worth reading: the bytes transferred in the time of
-	 * one more command */
+	/* largest gap between two rows that one read should cover: a larger one takes longer to
+	 * transfer than a second command costs */
 	uint32_t merge_gap_bytes;
 	/* alignment of offset, length and memory of a read: a power of two; 1 for reads through the
 	 * page cache */

@@ -24,9 +24,9 @@ struct rung__row_list {
 	unsigned id_bytes;
 	uint64_t count;
 	/**
-	 * Rows [first, end) of the list have been read: `row` is the first, and the others are at
-	 * the same distances from it as in the file. The memory is reused when the call returns.
-	 * Called in no particular order, until it returns a failure.
+	 * Rows [first, end) of the list have been read. `row` points to the first; the others are
+	 * at the same distances from it as in the file. The memory is reused when the call returns.
+	 * Calls come in no particular order, and none follows a call that returned a failure.
 	 */
 	int (*put)(void *ctx, uint64_t first, uint64_t end, const unsigned char *row);
 	void *ctx;

@@ -56,8 +56,8 @@ int rung__sys_read(struct rung__sys *sys, const char *format, ...)
  */
 int rung__sys_bad(const struct rung__sys *sys, const char *value, const char *what);
 
-/* Files of one value. They return as rung__sys_read() does, and write nothing when the file is
- * absent. */
+/* Reading files of one value. These functions return as rung__sys_read() does, and write nothing
+ * when the file is absent. */
 
 /** A number in base 10 or 16 (with or without "0x"), not above `most`. */
 int rung__sys_number(struct rung__sys *sys, unsigned base, uint64_t most, uint64_t *number_out,
@@ -99,9 +99,9 @@ int rung__sys_numbered(struct rung__sys *sys, const char *prefix, const char *su
 	__attribute__((format(printf, 6, 7)));
 
 /**
- * "KEY VALUE" in a file of several lines, such as meminfo, in sys->text after rung__sys_read(). The
- * value is the text from the first `key` at the start of a line or after a blank, up to the end of
- * the line.
+ * Find "KEY VALUE" in a file of several lines, such as meminfo, that rung__sys_read() has read
+ * into sys->text. A key must be at the start of a line or follow a blank; the first such `key` is
+ * used. The value is the rest of its line.
  * @param value_out  in the arena; NULL if the key has no value
  * @return 1, 0 if the key does not occur, or RUNG_E_NOMEM
  */

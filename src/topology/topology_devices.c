@@ -7,7 +7,7 @@
 #include "topology/state.h"
 
 #define PCI_DEVICES "sys/bus/pci/devices"
-/* GPUs and drives together, because the matrix of links has the square of this number of entries */
+/* limit for GPUs and drives together: the matrix of links has the square of this many entries */
 #define DEVICES_MAX   4096u
 #define CLASS_DISPLAY 0x03u
 #define WIDTH_UNKNOWN 255u /* a device that has fallen off the bus reads as all ones */
@@ -20,8 +20,8 @@ static int no_memory(void)
 
 /* ---- names ---- */
 
-/* Skip `least` to `most` hexadecimal digits at *at and the `end` that follows; *at then points past
- * it. An `end` of 0 stands for no character. */
+/* Move *at past `least` to `most` hexadecimal digits and the character `end`, which must follow
+ * them. With `end` 0 any character can follow, and is not skipped. */
 static bool skip_hex(const char **at, size_t least, size_t most, char end)
 {
 	size_t digits = strspn(*at, HEX);
@@ -220,7 +220,7 @@ static int grow_devices(struct rung__sys *sys, struct rung_topology *topology, s
 
 	if (used + count > DEVICES_MAX)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: shows %zu GPUs and drives; at most %u are supported",
+		                  "%s: lists %zu GPUs and drives; at most %u are supported",
 		                  sys->path, used + count, DEVICES_MAX);
 	devices = rung__arena_alloc(sys->arena, used + count, sizeof(*devices));
 	if (!devices)

@@ -177,7 +177,7 @@ static bool report_progress(struct belady *belady)
 }
 
 /* Simulate all sizes. A thread has one set for all of its sizes, as large as the trace. After a
- * failure the remaining iterations only pass by: a parallel loop cannot be left. */
+ * failure the remaining iterations do nothing, because a parallel loop cannot be left. */
 static void all_sizes(struct belady *belady)
 {
 	const struct rung_trace *trace = belady->trace;

@@ -4,11 +4,11 @@
  * the last request of its row, including that row; a tier of at least that many rows still has it
  * (Mattson, Gecsei, Slutz, Traiger 1970).
  *
- * The last request of each row is a bit at its time. The distance is the number of bits from there
- * on. Whole words are counted by a Fenwick tree (Fenwick 1994) over their numbers of bits, which is
- * small enough for the cache; the remaining bits are counted in their word. Times run up to twice
- * the number of rows; then the bits are compacted and times continue after them. This happens at
- * most once per as many requests as there are rows.
+ * A bitmap has a bit at the time of each row's last request. The distance is the number of bits
+ * set from that time on. Bits of whole words are counted with a Fenwick tree (Fenwick 1994), which
+ * has an entry per word and is small enough for the CPU's cache; the remaining bits are counted in
+ * their word. Times run up to twice the number of rows; then the bits are compacted, and times
+ * continue after them. With n rows this happens at most once per n requests.
  */
 #include <string.h>
 

@@ -3,7 +3,7 @@
  * The pieces of the array that were read, ascending and disjoint. A reader claims the gaps that its
  * bytes cover, computes their CRC without the lock, and joins each with its neighbours: the CRC of
  * two adjacent pieces follows from the CRCs of both and the length of the second. A sequential
- * reader keeps one piece, so a few dozen are plenty. If they run out, the reads are random.
+ * reader needs one piece, so a few dozen are plenty; only random reads use them up.
  */
 #include "zip/member_crc.h"
 
@@ -24,8 +24,8 @@ struct piece {
 	bool summed;         /* false: its reader is computing the CRC, without the lock */
 };
 
-/* ABANDONED: too many pieces. AGREES and DIFFERS: all bytes were seen. None of the three changes
- * again. */
+/* ABANDONED: too many pieces. AGREES, DIFFERS: all bytes were seen, and the CRC was compared. These
+ * three states are final. */
 enum state { SUMMING, ABANDONED, AGREES, DIFFERS };
 
 struct rung__member_crc {
@@ -59,7 +59,7 @@ static int fail_crc(const struct rung__member_crc *crc)
 {
 	return rung__fail(
 		RUNG_E_FORMAT,
-		"%s: its CRC differs from that of its zip entry: it is damaged; copy it again",
+		"%s: damaged: its CRC differs from the one in its zip entry; copy it again",
 		crc->name);
 }
 

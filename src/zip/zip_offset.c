@@ -112,8 +112,8 @@ free_tail:
 	return found && dir->bytes <= DIRECTORY_BYTES_MAX;
 }
 
-/* Replace numbers that did not fit 32 bits (all bits set). The zip64 extra field, with id 1, has
- * only those, in this order. */
+/* Replace numbers that did not fit 32 bits and therefore have all bits set. The zip64 extra field,
+ * with id 1, has the values of only those numbers, in the order of the array below. */
 static bool widen(struct directory_entry *e, const unsigned char *extra, size_t extra_len)
 {
 	uint64_t *const numbers[] = { &e->bytes, &e->stored_bytes, &e->local_offset };

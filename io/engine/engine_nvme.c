@@ -114,8 +114,10 @@ static int check_blocks(struct nvme_drive *drive, struct rung__engine_report *re
 
 	if (disk->block_bytes < 512 || disk->block_bytes > RUNG__PAGE_BYTES ||
 	    (disk->block_bytes & (disk->block_bytes - 1)))
-		return rung__engine_refuse(report, -ENOTSUP, "%s has blocks of %u bytes",
-		                           disk->name, disk->block_bytes);
+		return rung__engine_refuse(
+			report, -ENOTSUP,
+			"%s has blocks of %u bytes, a size that this engine does not support",
+			disk->name, disk->block_bytes);
 	drive->block_shift = (uint32_t)__builtin_ctz(disk->block_bytes);
 	for (uint64_t i = 0; i < drive->extents.count; i++) {
 		const struct rung__extent *extent = &drive->extents.list[i];

@@ -70,8 +70,8 @@ static int probe_at(const struct rung__reader *reader, uint64_t offset,
 		return rung__engine_refuse(report, rc, "its first read failed");
 	if (result != got ||
 	    memcmp(reader->args.pool + reader->args.probe_at, expected, (size_t)got) != 0)
-		return rung__engine_refuse(report, -EIO,
-		                           "its first read returned other bytes than the file's");
+		return rung__engine_refuse(
+			report, -EIO, "its first read returned bytes that differ from the file's");
 	return 0;
 }
 
@@ -104,9 +104,9 @@ static int try_engine(struct rung__reader *reader, const struct rung__engine_ops
 	int rc;
 
 	if (ops->direct && !reader->direct)
-		return rung__engine_refuse(report, -ENOTSUP,
-		                           "it bypasses the page cache, and this file is read "
-		                           "through it");
+		return rung__engine_refuse(
+			report, -ENOTSUP,
+			"it bypasses the page cache, but this file is read through the page cache");
 	rc = ops->open(&engine_args, &reader->engine, report);
 	if (rc < 0)
 		return rc;

@@ -153,7 +153,7 @@ int rung__extents_load(int fd, struct rung__extents *extents_out,
 	if (fstat(fd, &st) != 0)
 		return format_errno(report, errno, "the size of the file cannot be queried");
 	if (!rung__block_device("/sys", major(st.st_dev), minor(st.st_dev), &extents.device))
-		return refuse(report, ENOTSUP, "/sys has no disk for the file system");
+		return refuse(report, ENOTSUP, "/sys does not list a disk for the file system");
 	extents.file_bytes = (uint64_t)st.st_size;
 	map = rung__malloc(sizeof(*map) + ASK_MAX * sizeof(map->fm_extents[0]));
 	rc = map ? query_extents(fd, &extents, map, report)

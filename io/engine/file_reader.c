@@ -96,13 +96,13 @@ static int file_open(const struct rung__reader_args *args, struct rung__reader *
 	int rc;
 
 	if (!reader)
-		return rung__fail(RUNG_E_NOMEM, "nvme tier: out of memory");
+		return rung__fail(RUNG_E_NOMEM, "nvme tier: out of host memory");
 	reader->fd = -1;
 	reader->args = *args;
 	reader->args.features = NULL; /* may be closed before the reader */
 	reader->path = rung__strdup(args->features->files[args->file_idx].path);
 	if (!reader->path) {
-		rc = rung__fail(RUNG_E_NOMEM, "nvme tier: out of memory");
+		rc = rung__fail(RUNG_E_NOMEM, "nvme tier: out of host memory");
 		goto close_reader;
 	}
 	reader->geometry = (struct rung__geometry){
@@ -127,8 +127,8 @@ close_reader:
 static int start_failed(struct rung__reader *reader, int err)
 {
 	rung__engine_end(reader);
-	return rung__fail_errno(err, "%s: engine %s: reads cannot be measured", reader->path,
-	                        reader->ops->name);
+	return rung__fail_errno(err, "%s: engine %s: the reads that determine the merge gap failed",
+	                        reader->path, reader->ops->name);
 }
 
 /* Select an engine, and measure the merge gap unless it was given. Runs in the thread that

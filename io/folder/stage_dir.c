@@ -78,8 +78,10 @@ static int open_parent(struct rung__stage_dir *dir)
 		return rung__fail(RUNG_E_NOMEM, "%s", dir->path);
 	dir->parent_fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (dir->parent_fd < 0)
-		rc = rung__fail_errno(errno, "output '%s': its parent folder %s; create it first",
-		                      dir->path, parent);
+		rc = rung__fail_errno(
+			errno,
+			"output '%s': its parent folder %s cannot be opened; create it first",
+			dir->path, parent);
 	else if (faccessat(dir->parent_fd, ".", W_OK | X_OK, 0) < 0)
 		rc = rung__fail_errno(errno,
 		                      "output '%s': its parent folder %s cannot be written to",
@@ -283,8 +285,8 @@ int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *j
 		rc = acquire_once(dir, journal);
 	if (rc == 0 && dir->fd < 0)
 		return rung__fail(RUNG_E_BUSY,
-		                  "%s: other processes create and remove it, so it cannot be "
-		                  "locked; choose another output",
+		                  "%s: other processes keep creating and removing it, so it cannot "
+		                  "be locked; choose another output",
 		                  dir->partial_path);
 	/* checked under the lock, so that no other run can be between its two renames */
 	if (rc == 0)

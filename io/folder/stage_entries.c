@@ -107,10 +107,10 @@ static int check_entry(int fd, const char *path, const char *name, void *ctx)
 	    (S_ISREG(st.st_mode) ||
 	     (S_ISLNK(st.st_mode) && is_features(name) && rung__stripe_link_ok(fd, name, target))))
 		return 0;
-	return rung__fail(
-		RUNG_E_EXIST,
-		"%s: holds '%s', which rung did not write; move it away or choose another output",
-		path, name);
+	return rung__fail(RUNG_E_EXIST,
+	                  "%s: contains '%s', which rung did not write; move it away or choose "
+	                  "another output",
+	                  path, name);
 }
 
 /* The target of a link is removed before the link: in the other order, a run that is killed in
@@ -211,7 +211,8 @@ int rung__stage_dir_free_bytes(const struct rung__stage_dir *dir, uint64_t *free
 	int rc;
 
 	if (fstatvfs(dir->parent_fd, &vfs) < 0)
-		return rung__fail_errno(errno, "%s: its free space is unknown", dir->path);
+		return rung__fail_errno(errno, "%s: its free space cannot be determined",
+		                        dir->path);
 	rc = dir->fd >= 0 ? for_entries(dir->fd, dir->partial_path, add_used, &taken) : 0;
 	if (!rung__mul(vfs.f_bavail, vfs.f_frsize, free_out) ||
 	    !rung__add(*free_out, taken, free_out))

@@ -68,8 +68,8 @@ static int read_text(struct rung__journal *journal, int fd)
 			journal->path);
 	journal->text = rung__malloc((size_t)st.st_size + 1);
 	if (!journal->text)
-		return rung__fail(RUNG_E_NOMEM, "%s: no memory for its %jd bytes", journal->path,
-		                  (intmax_t)st.st_size);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory to read its %jd bytes",
+		                  journal->path, (intmax_t)st.st_size);
 	rc = rung__pread_all(fd, journal->path, journal->text, (uint64_t)st.st_size, 0);
 	if (rc == 0)
 		journal->bytes = keep_good(journal->text, (uint64_t)st.st_size);
@@ -162,7 +162,8 @@ static int reserve(struct rung__journal *journal, uint64_t bytes)
 		capacity *= 2;
 	pending = rung__realloc_array(journal->pending, capacity, 1);
 	if (!pending)
-		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " bytes of lines",
+		return rung__fail(RUNG_E_NOMEM,
+		                  "%s: no memory for %" PRIu64 " bytes of journal lines",
 		                  journal->path, capacity);
 	journal->pending = pending;
 	journal->pending_capacity = capacity;
@@ -198,7 +199,7 @@ int rung__journal_add(struct rung__journal *journal, const char *format, ...)
 	text = rung__vformat(format, args);
 	va_end(args);
 	if (!text)
-		return rung__fail(RUNG_E_NOMEM, "%s: no memory for a line", journal->path);
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for a journal line", journal->path);
 	for (char *c = text; *c; c++) {
 		if (*c == '\n') /* in a file name a line feed would begin a new line */
 			*c = '?';

@@ -74,7 +74,8 @@ static int publish_new(struct rung__stage_dir *dir)
 	    renameat(dir->parent_fd, dir->partial_name, dir->parent_fd, dir->name) == 0)
 		return 0;
 	return rung__fail_errno(flags_unknown(errno) ? EEXIST : errno,
-	                        "%s: the finished folder cannot be renamed to it", dir->path);
+	                        "%s: the finished folder cannot be renamed to this name",
+	                        dir->path);
 }
 
 /* Move the old folder aside, and the new one to its place. Between the two renames OUT does not
@@ -85,13 +86,16 @@ static int swap_plainly(struct rung__stage_dir *dir)
 
 	rung__stage_step("rename aside");
 	if (renameat(dir->parent_fd, dir->name, dir->parent_fd, dir->aside_name) < 0)
-		return rung__fail_errno(errno, "%s: cannot be moved aside", dir->path);
+		return rung__fail_errno(errno,
+		                        "%s: the old folder cannot be moved aside for the new one",
+		                        dir->path);
 	rung__stage_step("rename");
 	if (renameat(dir->parent_fd, dir->partial_name, dir->parent_fd, dir->name) == 0)
 		return 0;
 	err = errno;
 	renameat(dir->parent_fd, dir->aside_name, dir->parent_fd, dir->name);
-	return rung__fail_errno(err, "%s: the finished folder cannot be renamed to it", dir->path);
+	return rung__fail_errno(err, "%s: the finished folder cannot be renamed to this name",
+	                        dir->path);
 }
 
 /* `old` is OUT, which is to be replaced. It is locked first: after the exchange its name is
@@ -106,7 +110,8 @@ static int publish_over(struct rung__stage_dir *dir, int old)
 	rung__stage_step("exchange");
 	if (!rename2(dir, RENAME_EXCHANGE)) {
 		if (!flags_unknown(errno))
-			return rung__fail_errno(errno, "%s: cannot be replaced", dir->path);
+			return rung__fail_errno(errno, "%s: the old folder cannot be replaced",
+			                        dir->path);
 		rc = swap_plainly(dir);
 		if (rc < 0)
 			return rc;

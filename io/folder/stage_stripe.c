@@ -110,7 +110,8 @@ int rung__stripe_make(const struct rung__stage_dir *dir, const char *folder, uin
 	int fd, rc;
 
 	if (!real)
-		return rung__fail_errno(errno, "%s: the folder for rows cannot be found", folder);
+		return rung__fail_errno(errno, "%s: this folder for stripes cannot be found",
+		                        folder);
 	fd = make_in(dir, real, file, name);
 	rc = fd < 0 ? fd : sync_dir(real);
 	free(real);
@@ -128,15 +129,14 @@ static int check_name(const struct rung__stage_dir *dir, const char *given, cons
 	const long name_max = pathconf(real, _PC_NAME_MAX);
 
 	if (name_max > 0 && bytes > name_max)
-		return rung__fail(
-			RUNG_E_INVAL,
-			"output '%s': its name has %zu bytes; for files in %s it may have "
-			"at most %ld; choose a shorter name",
-			dir->path, strlen(dir->name), given, name_max - more);
+		return rung__fail(RUNG_E_INVAL,
+		                  "output '%s': its name has %zu bytes; with stripes in %s, at "
+		                  "most %ld are allowed; choose a shorter name",
+		                  dir->path, strlen(dir->name), given, name_max - more);
 	if (strlen(real) + 1 + (size_t)bytes >= PATH_MAX)
 		return rung__fail(RUNG_E_INVAL,
-		                  "%s: its path has %zu bytes, so a link into it would exceed %d; "
-		                  "give a folder with a shorter path",
+		                  "%s: its path has %zu bytes, so a link into it would exceed %d "
+		                  "bytes; give a folder with a shorter path",
 		                  given, strlen(real), PATH_MAX - 1);
 	return 0;
 }
@@ -149,7 +149,7 @@ static int check_folder(const struct rung__stage_dir *dir, const char *given)
 
 	if (!real || stat(real, &st) < 0)
 		rc = rung__fail_errno(
-			errno, "%s: rows cannot be written there; give a folder that is writable",
+			errno, "%s: this folder for stripes is not writable; give a writable one",
 			given);
 	else if (!S_ISDIR(st.st_mode))
 		rc = rung__fail(RUNG_E_INVAL, "%s: is not a folder; give the path of a folder",
@@ -174,10 +174,10 @@ int rung__stripes_check(const char *const *folders, size_t folder_count)
 {
 	for (size_t f = 0; f < folder_count; f++) {
 		if (access(folders[f], W_OK | X_OK) < 0)
-			return rung__fail_errno(errno,
-			                        "%s: rows cannot be written there; give a folder "
-			                        "that is writable",
-			                        folders[f]);
+			return rung__fail_errno(
+				errno,
+				"%s: this folder for stripes is not writable; give a writable one",
+				folders[f]);
 	}
 	return 0;
 }

@@ -162,8 +162,8 @@ int rung__preset_npy_or_raw(struct rung__preset *p, const char *path, enum rung_
 	if (bytes == 0 || bytes % row_bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: has no .npy header, and its %" PRIu64
-		                  " bytes are not a whole number of rows of %" PRIu64 " (%" PRIu64
-		                  " of %s); copy it again",
+		                  " bytes are not a whole number of rows of %" PRIu64
+		                  " bytes (%" PRIu64 " values of %s); copy it again",
 		                  path, bytes, row_bytes, row_items, rung_dtype_name(dtype));
 	*rows_out = bytes / row_bytes;
 	/* one item per row is an array with one dimension, as labels need it */

@@ -156,9 +156,9 @@ static int check_full(struct rung__preset *p, const char *path, const struct mag
 		return RUNG_E_NOMEM;
 	if (!rung__preset_exists(flag, &bytes))
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: may be incomplete: %s, which the script writes last, is "
-		                  "missing; run the script again, create that file if the array is "
-		                  "complete, or use only the papers",
+		                  "%s: may be incomplete: %s, the last file that OGB's script "
+		                  "writes, is missing; run the script again, create the file if "
+		                  "the array is complete, or use only the papers",
 		                  path, flag);
 	rung__preset_exists(path, &bytes);
 	if (rung__mul(counts->all, FEATURE_ITEMS * 2, &wanted) && bytes == wanted)

@@ -28,11 +28,10 @@ int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *p
 
 	if (!root || !root[0] || !preset_out || kind < RUNG_PRESET_OGB_PAPERS100M ||
 	    kind > RUNG_PRESET_IGB)
-		return rung__fail(
-			RUNG_E_INVAL,
-			"rung_preset_open: no folder, or preset %d is not a valid value; use "
-			"enum rung_preset_kind",
-			(int)kind);
+		return rung__fail(RUNG_E_INVAL,
+		                  "rung_preset_open: folder not given, or preset %d unknown; use a "
+		                  "folder and enum rung_preset_kind",
+		                  (int)kind);
 	p = rung__zalloc(sizeof(*p));
 	if (!p)
 		return rung__fail(RUNG_E_NOMEM, "%s", root);

@@ -313,13 +313,14 @@ static int alloc_memory(struct rung__stage_rows *rows)
 	}
 	rows->tails = rung__malloc_array(rows->layout.file_count, RUNG__BLOCK_BYTES);
 	if (!rows->tails)
-		return rung__fail(RUNG_E_NOMEM, "%s: no memory for the ends of %" PRIu64 " files",
+		return rung__fail(RUNG_E_NOMEM,
+		                  "%s: no memory for the last blocks of %" PRIu64 " files",
 		                  rows->what, rows->layout.file_count);
 	if (plan->kind != RUNG_ROW_ORDER_PASSES)
 		rows->vertices =
 			rung__malloc_array(plan->range_rows, rows->stage->manifest->index_bytes);
 	if (plan->kind != RUNG_ROW_ORDER_PASSES && !rows->vertices)
-		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %" PRIu64 " vertices",
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for the ids of %" PRIu64 " vertices",
 		                  rows->what, plan->range_rows);
 	/* "partition" needs buffers even if the source does not, to read its buckets */
 	if (place.data && plan->kind == RUNG_ROW_ORDER_PASSES)
@@ -372,10 +373,11 @@ static int resume(struct rung__stage_rows *rows, bool *begun_out)
 		return 0;
 	return rows->done == rows->row_count
 	               ? 0
-	               : rung__fail(RUNG_E_FORMAT,
-	                            "%s: '%.*s' does not match this job; start from scratch with "
-	                            "--force",
-	                            journal->path, (int)strcspn(words, "\n"), words);
+	               : rung__fail(
+				 RUNG_E_FORMAT,
+				 "%s: line '%.*s' does not match this job; start from scratch with "
+				 "--force",
+				 journal->path, (int)strcspn(words, "\n"), words);
 }
 
 /* Truncate the files to their final length, because buckets and whole pages have made them longer.

@@ -247,10 +247,11 @@ int rung__rows_schedule(struct rung__stage *stage, const struct rung_source *src
 	if (plan_out->kind != RUNG_ROW_ORDER_AUTO)
 		return 0;
 	if (least == UINT64_MAX)
-		return rung__fail(RUNG_E_INVAL,
-		                  "%s: its rows are deflated, text or computed, and cannot be read "
-		                  "one by one; choose another --row-order, or save it as .npy",
-		                  rung__source_spec(src));
+		return rung__fail(
+			RUNG_E_INVAL,
+			"%s: its rows are compressed, text or computed, so they cannot be read one "
+			"by one; choose another --row-order, or save it as .npy",
+			rung__source_spec(src));
 	return rung__fail_min_bytes(
 		least, "staging: too little memory for the rows; give at least %" PRIu64 " bytes",
 		least);

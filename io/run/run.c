@@ -15,7 +15,8 @@ int rung__stage_progress(const struct rung__stage *stage, const char *what, uint
 
 	if (opts->progress && opts->progress(opts->progress_ctx, what, done, total))
 		return rung__fail(RUNG_E_CANCELED,
-		                  "staging %s: canceled during %s, after %" PRIu64 " of %" PRIu64,
+		                  "staging %s: canceled during %s; progress: %" PRIu64
+		                  " of %" PRIu64,
 		                  opts->out_dir, what, done, total);
 	return 0;
 }

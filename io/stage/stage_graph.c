@@ -315,7 +315,7 @@ static int adopt_ranked(struct rung__stage *stage, const char *words)
 	           &score->iterations, &score->batches_sampled, &score->edge_passes,
 	           &score->residual, &score->seconds) != 6)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: '%.*s' is not a valid line; start from scratch with --force",
+		                  "%s: line '%.*s' is not valid; start from scratch with --force",
 		                  stage->journal.path, (int)strcspn(words, "\n"), words);
 	if (m->score_damping > 0)
 		m->score_iterations = score->iterations;

@@ -56,11 +56,11 @@ static int open_features(struct rung__stage *stage)
 		                  " bytes: nothing to stage; give the features of the vertices",
 		                  opts->features, info->row_count, info->row_bytes);
 	if (opts->graph.vertex_count && opts->graph.vertex_count != info->row_count)
-		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: has %" PRIu64 " rows, but the graph has %" PRIu64
-		                  " vertices; give the features of this graph, or "
-		                  "the number of rows with --vertices",
-		                  opts->features, info->row_count, opts->graph.vertex_count);
+		return rung__fail(
+			RUNG_E_FORMAT,
+			"%s: has %" PRIu64 " rows, but the graph has %" PRIu64
+			" vertices; give the features of this graph, or correct --vertices",
+			opts->features, info->row_count, opts->graph.vertex_count);
 	stage->manifest->vertex_count = info->row_count;
 	stage->manifest->index_bytes = rung_index_bytes(info->row_count);
 	stage->manifest->features = *info;
@@ -171,8 +171,8 @@ static int open_score(struct rung__stage *stage)
 	info = rung_source_info(stage->score_source);
 	if (info->dtype != RUNG_F32 || info->dim_count != 1)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: scores are %s with %u dimensions, not f32 with 1; convert "
-		                  "them with a.astype('<f4').ravel()",
+		                  "%s: scores are %s with %u dimensions; use f32 with 1 dimension, "
+		                  "for example a.astype('<f4').ravel()",
 		                  spec, rung_dtype_name(info->dtype), info->dim_count);
 	if (info->row_count != stage->manifest->vertex_count)
 		return rung__fail(RUNG_E_FORMAT,

@@ -79,8 +79,8 @@ static int check_not_replaced(const struct rung__stage *stage, const char *path)
 		if (fstatat(dirfd(dir), entry->d_name, &st, 0) == 0 && st.st_dev == source.st_dev &&
 		    st.st_ino == source.st_ino)
 			rc = rung__fail(RUNG_E_INVAL,
-			                "%s: is a file of %s, which is being replaced, so rows "
-			                "cannot stay in it; choose another output",
+			                "%s: belongs to %s, which would be replaced, so its rows "
+			                "cannot stay in place; choose another output",
 			                path, stage->opts.out_dir);
 	}
 	closedir(dir);
@@ -123,7 +123,7 @@ int rung__stage_choose_layout(struct rung__stage *stage)
 	if (opts->stripe_count > m->vertex_count)
 		return rung__fail(RUNG_E_INVAL,
 		                  "staging: %" PRIu64
-		                  " rows cannot be striped over %zu folders; give fewer",
+		                  " rows cannot be striped over %zu folders; give fewer folders",
 		                  m->vertex_count, opts->stripe_count);
 	if (opts->in_place)
 		return leave_in_place(stage);

@@ -275,8 +275,8 @@ static int differ(const char *dir, const char *what, uint64_t different, uint64_
 {
 	return rung__fail(RUNG_E_CORRUPT,
 	                  "%s: %" PRIu64 " of %" PRIu64
-	                  " %s differ from %s, the first is that of vertex %" PRIu64
-	                  "; stage the dataset again",
+	                  " %s differ from %s (the first: vertex %" PRIu64
+	                  "); stage the dataset again",
 	                  dir, different, compared, what, spec, vertex);
 }
 
@@ -294,8 +294,8 @@ static int conclude(struct rung__verify *v, const char *dir)
 	if (r->bad_count > 0)
 		return rung__fail(RUNG_E_CORRUPT,
 		                  "%s/%s: block %" PRIu64 " at offset %" PRIu64
-		                  " does not have its checksum (%" PRIu64
-		                  " bad blocks in all); repair it with its sources, or stage the "
+		                  " does not match its checksum (%" PRIu64
+		                  " bad blocks in all); repair it from its sources, or stage the "
 		                  "dataset again",
 		                  dir, r->bad[0].file, r->bad[0].block, r->bad[0].offset,
 		                  r->bad_count);
@@ -330,10 +330,11 @@ static int conclude(struct rung__verify *v, const char *dir)
 		return differ(dir, "rows of arrays", r->array_rows_different,
 		              r->array_rows_compared, "their sources", r->first_array_different);
 	if (r->split_ids_different > 0)
-		return rung__fail(RUNG_E_CORRUPT,
-		                  "%s: %" PRIu64 " of %" PRIu64
-		                  " ids of the splits differ; stage the dataset again",
-		                  dir, r->split_ids_different, r->split_ids_compared);
+		return rung__fail(
+			RUNG_E_CORRUPT,
+			"%s: %" PRIu64 " of %" PRIu64
+			" ids of the splits differ from their sources; stage the dataset again",
+			dir, r->split_ids_different, r->split_ids_compared);
 	return 0;
 }
 

@@ -156,8 +156,9 @@ static int check_offsets(const struct lists *l, const uint64_t *offsets, uint64_
 		if (offsets[i] > offsets[i + 1] || offsets[i + 1] > l->v->ds->manifest->edge_count)
 			return rung__fail(RUNG_E_FORMAT,
 			                  "%s: entry %" PRIu64 " is %" PRIu64
-			                  ", the next is %" PRIu64 ", and the graph has %" PRIu64
-			                  " edges; stage the dataset again",
+			                  " and the next %" PRIu64
+			                  "; entries must ascend, to at most %" PRIu64
+			                  "; stage the dataset again",
 			                  l->indptr_file.name, rank + i, offsets[i], offsets[i + 1],
 			                  l->v->ds->manifest->edge_count);
 	}
@@ -192,7 +193,7 @@ static int list_too_long(const struct lists *l, uint64_t bytes)
 
 	return rung__fail_min_bytes(least,
 	                            "verify: the list of rank %" PRIu64 " needs %" PRIu64
-	                            " bytes, more than its share of %" PRIu64
+	                            " bytes, too many for its part of the %" PRIu64
 	                            " bytes of memory; give at least %" PRIu64,
 	                            rank_at(l, l->first), bytes, l->v->opts.memory_bytes, least);
 }

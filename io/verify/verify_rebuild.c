@@ -27,8 +27,8 @@
  * for it */
 static int no_source(const struct rung__manifest_file *file, const char *option)
 {
-	return rung__fail(RUNG_E_NOENT, "%s: can be rebuilt from %s, which was not given",
-	                  file->name, option);
+	return rung__fail(RUNG_E_NOENT, "%s: cannot be rebuilt without %s; give it", file->name,
+	                  option);
 }
 
 /* ---- rows ---- */
@@ -168,8 +168,8 @@ static int open_split(struct rung__rebuild *r, const struct rung__manifest_file 
 		/* make_split() indexes the ids by their position in the file */
 		if (rc == 0 && r->split_count != file->array.row_count)
 			rc = rung__fail(RUNG_E_FORMAT,
-			                "%s: has %" PRIu64 " ids, but %s has %" PRIu64
-			                "; give the ids it was staged from",
+			                "%s: has %" PRIu64 " ids, but the staged %s has %" PRIu64
+			                "; give the ids that were staged",
 			                opts->split_specs[i], r->split_count, file->name,
 			                file->array.row_count);
 		return rc;

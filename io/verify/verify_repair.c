@@ -157,8 +157,8 @@ static int repair_block(struct repair *r, struct repair_target *t, uint64_t bloc
 	if (rc == 0 && rung__checksum(r->buf, (size_t)block_bytes(t->file, block)) != sum)
 		rc = rung__fail(RUNG_E_CORRUPT,
 		                "%s: the rebuilt block %" PRIu64
-		                " does not have its recorded checksum: the sources have changed "
-		                "since staging; the file is not modified",
+		                " does not match its recorded checksum: the sources have changed "
+		                "since staging; the file was left unchanged",
 		                t->file->name, block);
 	return rc < 0 ? rc : write_block(r, t, block, sum);
 }
@@ -179,7 +179,7 @@ static int cut_end(struct repair *r, struct repair_target *t, unsigned char *sta
 		return rc;
 	fd = t->fd;
 	if (ftruncate(fd, (off_t)t->file->bytes) < 0 || fdatasync(fd) < 0)
-		return rung__fail_errno(errno, "%s: the bytes after its end cannot be removed",
+		return rung__fail_errno(errno, "%s: the extra bytes at its end cannot be removed",
 		                        t->path);
 	if (good_on_disk(r, t, last, recorded(r->v, t->file, last)))
 		states[last] = RUNG__BLOCK_REPAIRED;
@@ -385,7 +385,7 @@ int rung__verify_repair(struct rung__verify *v)
 	r.buf = rung__malloc_aligned(RUNG__PAGE_BYTES, RUNG__BLOCK_BYTES);
 	r.read = rung__malloc_aligned(RUNG__PAGE_BYTES, RUNG__BLOCK_BYTES);
 	rc = r.buf && r.read ? repair_all(&r)
-	                     : rung__fail(RUNG_E_NOMEM, "repair: no memory for two blocks");
+	                     : rung__fail(RUNG_E_NOMEM, "verify: no memory to repair blocks");
 	rung__rebuild_fini(&r.rebuild);
 	rung__free(r.buf);
 	rung__free(r.read);

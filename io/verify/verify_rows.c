@@ -45,8 +45,8 @@ static int check_shape(const struct rung__verify *v, const struct rung__verify_r
 	if (info->row_count != staged->row_count || info->row_bytes != staged->row_bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: has %" PRIu64 " rows of %" PRIu64
-		                  " bytes, but %s has %" PRIu64 " of %" PRIu64
-		                  "; give the %s it was staged from",
+		                  " bytes, but %s has %" PRIu64 " rows of %" PRIu64
+		                  " bytes; give the %s that were staged",
 		                  rows->spec, info->row_count, info->row_bytes, v->ds->dir,
 		                  staged->row_count, staged->row_bytes,
 		                  strcmp(rows->step, "rows") == 0 ? "features" : rows->step);

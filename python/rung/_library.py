@@ -101,7 +101,7 @@ class Headers:
                           for result, name, arguments in _FUNCTION.findall(text)}
         # A declaration that the patterns miss would be absent without an error.
         if len(self.functions) + len(self._bodies) != len(_BEGINNING.findall(text)):
-            raise LibraryError(f"{folder}: a struct or function has an unsupported form")
+            raise LibraryError(f"{folder}: a struct or function is declared in an unsupported form")
 
     def _read(self) -> str:
         """Return the text of all headers without comments and `const`."""

@@ -228,8 +228,8 @@ class Array:
             raise BufferError(f"dl_device={tuple(dl_device)}: the array is on device "
                               f"{self._device}; copy it first")
         if copy:
-            raise BufferError("copy=True: the array is not copied here; import it without a copy "
-                              "and copy the result")
+            raise BufferError("copy=True: __dlpack__() does not copy; import without a copy, and "
+                              "copy the result")
         # numpy creates the capsule, because its deleter is C code: it may run while an exception
         # propagates, without the GIL, and after the interpreter has ended. numpy has no bf16 and
         # does not support GPUs, so the element type and the device are written into the capsule

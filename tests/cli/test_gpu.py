@@ -188,7 +188,7 @@ class Machines(GpuTest):
         self.machine(RUNG_SIM_GPUS="2")
         for args in (["--gpus", "2"], ["--peers", "3"], ["--gpus", "0,7"]):
             self.fails("plan", self.staged, "--device", "cuda", *args, code=77,
-                       says=["does not exist", "CUDA shows 2"])
+                       says=["does not exist", "CUDA shows 2 GPUs"])
             self.assertIn("the CPU gathers: cuda: GPU ",
                           self.run_rung("plan", self.staged, *args).stderr)
 

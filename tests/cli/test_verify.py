@@ -68,7 +68,7 @@ class Verify(CliTest):
         report = self.json_of("verify", self.staged, *self.sources, code=3)
         self.assertEqual((report["rows_different"], report["first_different"],
                           report["lists_different"]), (1, 1499, 0))
-        self.assertIn("1 rows differ from the source, the first is that of vertex 1499",
+        self.assertIn("1 rows differ from the source (the first: vertex 1499)",
                       self.run_rung("verify", self.staged, *self.sources, code=3).stdout)
         report = self.json_of("verify", self.staged, *self.sources[2:], "--undirected", code=3)
         self.assertGreater(report["lists_different"], 750)

@@ -145,7 +145,8 @@ static void damaged_lists_are_named_and_not_used()
 		const char *says;
 	} damages[] = {
 		{ 5, 39, "indptr[4] is 40 and the next entry 39" },
-		{ 5, 401, "indptr[4] is 40 and the next entry 401, with 400 edges" },
+		{ 5, 401,
+		  "indptr[4] is 40 and the next entry 401, which do not ascend within 400 edges" },
 		{ 5, UINT64_MAX, "indptr[4] is 40 and the next entry 18446744073709551615" },
 		{ 0, 11, "indptr[0] is 11 and the next entry 10" },
 		{ 40, 1000, "indptr[39] is 390 and the next entry 1000" },
@@ -294,16 +295,16 @@ static void what_is_wrong_is_refused()
 	REFUSED(g.indices.view_count = 0, "indices: lines from 0 to 13 are not covered by a view");
 	REFUSED(g.indptr.views[1].rank_end = 2,
 	        "indptr: lines from 2 to 3 are not covered by a view");
-	REFUSED(g.indptr.views[1].rank_end = 4, "indptr: view 1 ends at rank 4, not in 2..3");
-	REFUSED(g.indptr.views[0].rank_end = 4, "indptr: view 0 ends at rank 4, not in 0..3");
-	REFUSED(g.indptr.views[1].rank_end = 1, "indptr: view 1 ends at rank 1, not in 2..3");
+	REFUSED(g.indptr.views[1].rank_end = 4, "indptr: view 1 ends at rank 4; use 2 to 3");
+	REFUSED(g.indptr.views[0].rank_end = 4, "indptr: view 0 ends at rank 4; use 0 to 3");
+	REFUSED(g.indptr.views[1].rank_end = 1, "indptr: view 1 ends at rank 1; use 2 to 3");
 	REFUSED(g.indptr.views[0].stride = 120,
-	        "indptr: view 0 has a stride of 120 bytes, rows have 128");
+	        "indptr: view 0 has a stride of 120 bytes, less than a row (128)");
 	REFUSED(g.indptr.views[0].stride = 132,
 	        "indptr: view 0 has a base or stride that is not a multiple of 8");
 	REFUSED(g.indices.views[1].base[0]++,
 	        "indices: view 1 has a base or stride that is not a multiple of 4");
-	REFUSED(g.indices.views[1].base_count = 2, "indices: view 1 has no base 1");
+	REFUSED(g.indices.views[1].base_count = 2, "indices: view 1: base 1 is NULL");
 	REFUSED(g.indices.views[1].base_count = 17, "indices: view 1 has 17 bases");
 	REFUSED(a.sampler.capacity.vertex_counts[0] = 0, "a capacity of 0 vertices before hop 0");
 	REFUSED(a.sampler.capacity.vertex_counts[1] = 3,

@@ -349,11 +349,11 @@ Test(stage, inconsistent_lengths_are_rejected)
 	fails(RUNG_E_FORMAT, "has 59 labels");
 	opts.labels = NULL;
 	splits[1].spec = put_npy("mask.npy", "|b1", "(61,)", (unsigned char[61]){ 0 }, 61);
-	fails(RUNG_E_FORMAT, "the mask has 61 entries, there are 60 vertices");
+	fails(RUNG_E_FORMAT, "the mask has 61 entries, but there are 60 vertices");
 	splits[1].spec = put_npy("many.npy", "|u1", "(61,)", (unsigned char[61]){ 0 }, 61);
 	fails(RUNG_E_FORMAT, "has 61 ids");
 	splits[1].spec = put_npy("real.npy", "<f4", "(15,)", zeros, 60);
-	fails(RUNG_E_FORMAT, "this is f32 with 1");
+	fails(RUNG_E_FORMAT, "this is f32 and 1-D");
 	splits[1].spec = put_npy("flat.npy", "|u1", "(30, 2)", zeros, 60);
 	fails(RUNG_E_FORMAT, "this is u8 with 2");
 	splits[1].spec = valid;
@@ -370,7 +370,7 @@ Test(stage, inconsistent_lengths_are_rejected)
 Test(stage, ids_out_of_range_are_named_with_position_and_value)
 {
 	splits[0].spec = put_npy("a.npy", "<i4", "(3,)", (int32_t[]){ 5, -7, 1 }, 12);
-	fails(RUNG_E_RANGE, "entry 1 is -7, but ids are 0 to 59");
+	fails(RUNG_E_RANGE, "entry 1 is -7, but vertex ids are 0 to 59");
 	splits[0].spec = put_npy("b.npy", "|i1", "(2,)", (int8_t[]){ 5, -128 }, 2);
 	fails(RUNG_E_RANGE, "entry 1 is -128");
 	splits[0].spec = put_npy("c.npy", "<i8", "(2,)", (int64_t[]){ INT64_MIN, 0 }, 16);

@@ -242,7 +242,7 @@ Test(verify_compare, sources_of_another_shape_are_rejected)
 
 	opts.labels = train;
 	cr_assert_eq(rung_dataset_verify(ds_dir, &opts, NULL), RUNG_E_FORMAT);
-	cr_assert(strstr(rung_last_error(), "give the labels it was staged from"), "%s",
+	cr_assert(strstr(rung_last_error(), "give the labels that were staged"), "%s",
 	          rung_last_error());
 	opts.labels = labels;
 	opts.score = labels;
@@ -250,7 +250,7 @@ Test(verify_compare, sources_of_another_shape_are_rejected)
 	opts.score = score;
 	opts.source = labels;
 	cr_assert_eq(rung_dataset_verify(ds_dir, &opts, NULL), RUNG_E_FORMAT);
-	cr_assert(strstr(rung_last_error(), "give the features it was staged from"), "%s",
+	cr_assert(strstr(rung_last_error(), "give the features that were staged"), "%s",
 	          rung_last_error());
 	opts.source = source;
 	graph.specs = (const char *[]){ "none.npy" };

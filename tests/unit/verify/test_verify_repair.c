@@ -200,7 +200,7 @@ Test(verify_repair, maps_and_checksums_are_repaired_without_sources)
 	flip(file_at(names[1]), 4100);
 	report = verified(&opts, RUNG_E_CORRUPT);
 	cr_assert_eq(report.bad_count, 2);
-	cr_assert(strstr(report.unrepaired, "does not have its recorded checksum"), "%s",
+	cr_assert(strstr(report.unrepaired, "does not match its recorded checksum"), "%s",
 	          report.unrepaired);
 	rung_verify_report_fini(&report);
 	flip(file_at(names[0]), 4100);

@@ -26,11 +26,10 @@ int rung__share_address(const char *path, struct sockaddr_un *address_out)
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 
 	if (!path[0] || strlen(path) >= sizeof(address.sun_path))
-		return rung__fail(
-			RUNG_E_INVAL,
-			"%s: the path of a socket has 1 to %zu bytes, this one has %zu; give a "
-			"shorter one",
-			path, sizeof(address.sun_path) - 1, strlen(path));
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: a socket path has 1 to %zu bytes, but this one has %zu; "
+		                  "give another path",
+		                  path, sizeof(address.sun_path) - 1, strlen(path));
 	memcpy(address.sun_path, path, strlen(path) + 1);
 	*address_out = address;
 	return 0;
@@ -56,8 +55,8 @@ static int check_folder(const char *dir, int fd)
 		return rung__fail_errno(errno, "%s", dir);
 	if (st.st_uid != geteuid())
 		return rung__fail(RUNG_E_INVAL,
-		                  "%s: belongs to user %u, but this process runs as user %u; "
-		                  "share in a folder of this user",
+		                  "%s: this folder belongs to user %u, but the process runs as "
+		                  "user %u; share in a folder that the process's user owns",
 		                  dir, (unsigned)st.st_uid, (unsigned)geteuid());
 	if (st.st_mode & (S_IRWXG | S_IRWXO))
 		return rung__fail(RUNG_E_INVAL,
@@ -74,10 +73,10 @@ static int open_folder(const char *dir, int *fd_out)
 	int fd, rc;
 
 	if (mkdir(dir, S_IRWXU) < 0 && errno != EEXIST)
-		return rung__fail_errno(errno, "%s: cannot create the folder to share in", dir);
+		return rung__fail_errno(errno, "%s: cannot create the socket's folder", dir);
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return rung__fail_errno(errno, "%s: cannot open the folder to share in", dir);
+		return rung__fail_errno(errno, "%s: cannot open the socket's folder", dir);
 	rc = check_folder(dir, fd);
 	if (rc < 0) {
 		close(fd);

@@ -34,7 +34,8 @@ int rung__partition_init(struct rung__partition *partition, uint32_t bucket_coun
 	if (partition->starts && partition->firsts)
 		return 0;
 	rung__partition_fini(partition);
-	return rung__fail(RUNG_E_NOMEM, "edges: no memory for %" PRIu32 " buckets of %d threads",
+	return rung__fail(RUNG_E_NOMEM,
+	                  "edges: no memory for %" PRIu32 " buckets in each of %d threads",
 	                  bucket_count_max, threads);
 }
 

@@ -274,8 +274,9 @@ int rung__pickle_array(const char *name, const struct rung__pickle_item *item,
 	}
 	if (done < bytes || at < end)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: array '%s' of %" PRIu64 " entries does not have %" PRIu64
-		                  " bytes; copy the file again",
+		                  "%s: array '%s' has %" PRIu64
+		                  " entries, but its data is not %" PRIu64
+		                  " bytes long; copy the file again",
 		                  name, item->key, item->count, bytes);
 	return 0;
 }

@@ -13,10 +13,11 @@
 
 int rung__pickle_refuse(const struct rung__pickle_machine *m, const char *what)
 {
-	return rung__fail(RUNG_E_FORMAT,
-	                  "%s: byte %zu of its pickle: %s; a dict of integers and 1-D integer "
-	                  "NumPy arrays is needed; save one with torch, see rung(1)",
-	                  m->name, (size_t)(m->at - m->start), what);
+	return rung__fail(
+		RUNG_E_FORMAT,
+		"%s: byte %zu of its pickle: %s; rung reads only a dict of integers and 1-D "
+		"integer NumPy arrays; save such a dict with torch.save(), see rung(1)",
+		m->name, (size_t)(m->at - m->start), what);
 }
 
 int rung__pickle_push(struct rung__pickle_machine *m, struct rung__pickle_value value)

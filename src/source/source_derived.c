@@ -153,13 +153,13 @@ static int check_padded(const struct rung_source *src, const struct rung_source 
 	/* from RUNG_I8 to RUNG_U64 signed and unsigned types alternate */
 	if (dtype == RUNG_BOOL || (dtype >= RUNG_U8 && dtype <= RUNG_U64 && (dtype - RUNG_I8) % 2))
 		return rung__fail(RUNG_E_FORMAT,
-		                  "source '%s': rows after those of %s would be NaN or -1, which "
-		                  "%s cannot represent; convert it with a.astype('<i8')",
+		                  "source '%s': rows added after those of %s are NaN or -1, which "
+		                  "its dtype %s cannot represent; convert it with a.astype('<i8')",
 		                  src->spec, inner->spec, rung_dtype_name(dtype));
 	if (inner->info.row_count > row_count)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "source '%s': %s has %" PRIu64 " rows, more than the %" PRIu64
-		                  " of the result; raise ROWS",
+		                  " rows of the result; raise ROWS",
 		                  src->spec, inner->spec, inner->info.row_count, row_count);
 	return 0;
 }
@@ -251,7 +251,8 @@ int rung__source_open_padded(struct rung_source *src, struct rung_source *inner)
 		return rc;
 	src->info.dims[0] = row_count;
 	if (!rung__array_measure(&src->info, &bytes))
-		return rung__fail(RUNG_E_INVAL, "source '%s': its rows need more than 63 bits",
+		return rung__fail(RUNG_E_INVAL,
+		                  "source '%s': its size needs more than 63 bits; lower ROWS",
 		                  src->spec);
 	return 0;
 }

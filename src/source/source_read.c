@@ -30,10 +30,10 @@ int rung__source_open_file(struct rung_source *src, const char *path, size_t pat
 		return rung__fail_errno(errno, "%s", src->path);
 	/* only a regular file has a size with which headers can be compared */
 	if (!S_ISREG(st.st_mode))
-		return rung__fail(RUNG_E_INVAL,
-		                  "%s: not a regular file; give the file itself, copied from the "
-		                  "pipe, device or folder",
-		                  src->path);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"%s: not a regular file; copy the data into a file, and give that file",
+			src->path);
 	*bytes_out = (uint64_t)st.st_size;
 	return 0;
 }
@@ -91,7 +91,7 @@ int rung__source_read_bytes(const struct rung_source *src, uint64_t byte_first, 
 	if (byte_first > bytes || byte_count > bytes - byte_first)
 		return rung__fail(RUNG_E_INVAL,
 		                  "%s: %" PRIu64 " bytes from byte %" PRIu64
-		                  " on are out of range, the array has %" PRIu64,
+		                  " on are out of range; the array has %" PRIu64 " bytes",
 		                  src->spec, byte_count, byte_first, bytes);
 	/* streams can rely on at least one byte, and on rows that are not empty */
 	if (byte_count == 0)
@@ -121,8 +121,8 @@ int rung_source_read(const struct rung_source *src, uint64_t row_first, uint64_t
 	/* rows are checked first, so that the products below do not overflow */
 	if (row_first > info->row_count || row_count > info->row_count - row_first)
 		return rung__fail(RUNG_E_INVAL,
-		                  "%s: rows %" PRIu64 " to %" PRIu64
-		                  " are out of range, the array has %" PRIu64,
+		                  "%s: rows [%" PRIu64 ", %" PRIu64
+		                  ") are out of range; the array has %" PRIu64 " rows",
 		                  src->spec, row_first, row_first + row_count, info->row_count);
 	return rung__source_read_bytes(src, row_first * info->row_bytes,
 	                               row_count * info->row_bytes, buf);

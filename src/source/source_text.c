@@ -207,7 +207,7 @@ static int open_file(const struct rung_source *src, struct text *text)
 	if (gzdirect(text->file) != !named_gz(src->path))
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: its name indicates that it is %scompressed by gzip, but its "
-		                  "first bytes contradict this; rename it",
+		                  "first bytes show the opposite; rename it",
 		                  src->path, named_gz(src->path) ? "" : "not ");
 	return 0;
 }

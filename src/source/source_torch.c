@@ -22,11 +22,10 @@ static int check_zip(const struct rung_source *src, uint64_t file_bytes)
 	                 : rung__pread_all(src->fd, src->path, magic, sizeof(magic), 0);
 
 	if (rc == 0 && memcmp(magic, "PK\3\4", sizeof(magic)) != 0)
-		return rung__fail(
-			RUNG_E_FORMAT,
-			"%s: not a zip file, which torch.save() has written since torch 1.6; "
-			"load it with torch and save it again",
-			src->path);
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: not a zip file, the format of torch.save() since torch 1.6; "
+		                  "load it with torch and save it again",
+		                  src->path);
 	return rc;
 }
 
@@ -60,7 +59,7 @@ static int no_key(const struct rung_source *src, const struct rung__pickle_dict 
 	if (!key)
 		return rung__fail(
 			RUNG_E_INVAL,
-			"%s: names no array of the dict; write it as file.pt:KEY; it has: %s",
+			"%s: names no array of the dict; write it as file.pt:KEY; its arrays: %s",
 			src->spec, list);
 	return rung__fail(RUNG_E_NOENT, "%s: has no array '%s'; it has: %s", src->path, key, list);
 }
@@ -77,7 +76,8 @@ static int open_array(struct rung_source *src, const struct rung__pickle_item *i
 	if (item->count > item->text_bytes / item_bytes)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: array '%s' claims %" PRIu64
-		                  " entries, which do not fit in its %" PRIu64 " bytes",
+		                  " entries, which do not fit in its %" PRIu64
+		                  " bytes; copy the file again",
 		                  src->path, item->key, item->count, item->text_bytes);
 	data = rung__malloc_array(item->count, (size_t)item_bytes);
 	if (!data)

@@ -72,7 +72,7 @@ int rung__segment_fix(const char *name, struct rung__segment *segment)
 	/* F_SEAL_SEAL: no process can add a seal that would refuse writable mappings later */
 	if (fcntl(segment->fd, F_ADD_SEALS, SIZE_SEALS | F_SEAL_SEAL) < 0)
 		return rung__fail_errno(
-			errno, "%s: cannot fix the size of %" PRIu64 " bytes of shared memory",
+			errno, "%s: cannot seal the size of %" PRIu64 " bytes of shared memory",
 			name, segment->bytes);
 	return 0;
 }
@@ -116,15 +116,16 @@ int rung__segment_attach(const char *name, int fd, uint64_t bytes, bool writable
 	 * after their checks */
 	if (seals < 0 || (seals & wanted) != wanted)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: the memory from the other process is not sealed: it could "
-		                  "change while it is in use",
+		                  "%s: the memory from the other process is not sealed, so it "
+		                  "could change while this process uses it",
 		                  name);
 	if (fstat(fd, &st) < 0)
 		return rung__fail_errno(errno, "%s: cannot check the size of shared memory", name);
 	if ((uint64_t)st.st_size != segment.bytes)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: the shared memory has %jd bytes, not %" PRIu64, name,
-		                  (intmax_t)st.st_size, segment.bytes);
+		                  "%s: the shared memory has %jd bytes, but %" PRIu64
+		                  " are expected",
+		                  name, (intmax_t)st.st_size, segment.bytes);
 	segment.base = rung__map_shared(fd, segment.bytes, writable);
 	if (!segment.base)
 		return rung__fail(RUNG_E_NOMEM,

@@ -55,12 +55,13 @@ static int check_opts(const struct rung_store *store, const struct rung_dataset 
 {
 	if (!store->device)
 		return rung__fail(RUNG_E_NOSUP, "sampling on a GPU: the store's gathers run on the "
-		                                "CPU: use rung_sampler_create()");
+		                                "CPU; use rung_sampler_create()");
 	if (rung_dataset_info(ds)->vertex_count != store->shape.vertex_count ||
 	    (plan && plan->vertex_count != store->shape.vertex_count))
-		return rung__fail(RUNG_E_INVAL,
-		                  "sampling on a GPU: dataset, plan and store have different "
-		                  "vertex counts; use those that the store was opened with");
+		return rung__fail(
+			RUNG_E_INVAL,
+			"sampling on a GPU: dataset, plan and store have different vertex counts; "
+			"use the dataset and plan that the store was opened with");
 	if (opts->hop_count < 1 || opts->hop_count > RUNG_HOPS_MAX || !opts->fanouts)
 		return rung__fail(
 			RUNG_E_INVAL,
@@ -133,7 +134,7 @@ int rung__gpu_sampler_check(const struct rung_gpu_sampler *sampler, const struct
 	if (seed_count > sampler->seed_count_max)
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampling on a GPU: batches have %" PRIu64
-		                  " seeds, the sampler accepts %" PRIu64
+		                  " seeds, but the sampler accepts at most %" PRIu64
 		                  "; create it with a larger seed_count_max",
 		                  seed_count, sampler->seed_count_max);
 	return 0;
@@ -180,10 +181,11 @@ int rung__gpu_batch_sample(struct rung__gpu_batch *batch, const uint64_t *seeds,
 	batch->there = false;
 	if (seed_count == 0)
 		return rung__fail(RUNG_E_INVAL,
-		                  "sampling: a batch without seeds; give at least one");
+		                  "sampling: the batch has no seeds; give at least one");
 	if (seed_count > batch->sampler->seed_count_max)
 		return rung__fail(RUNG_E_INVAL,
-		                  "sampling: %" PRIu64 " seeds, the sampler accepts %" PRIu64
+		                  "sampling: the batch has %" PRIu64
+		                  " seeds, but the sampler accepts at most %" PRIu64
 		                  "; create it with a larger seed_count_max",
 		                  seed_count, batch->sampler->seed_count_max);
 	return batch->sampler->ops->sample(batch->batch, seeds, seed_count, batch_key, stream);

@@ -35,7 +35,7 @@ int rung__announcer_create(const struct rung_store *store, struct rung__announce
 	if (!announcer->ranks) {
 		rung__free(announcer);
 		return rung__fail(RUNG_E_NOMEM,
-		                  "store: no memory for announcements of %" PRIu64 " rows", rows);
+		                  "store: no memory to announce batches of %" PRIu64 " rows", rows);
 	}
 	pthread_mutex_init(&announcer->lock, NULL);
 	*announcer_out = announcer;

@@ -12,9 +12,10 @@ int rung__gather_check(const struct rung_store *store, const struct rung_ids *id
 {
 	if (ids->dtype != RUNG_I32 && ids->dtype != RUNG_U32 && ids->dtype != RUNG_I64 &&
 	    ids->dtype != RUNG_U64)
-		return rung__fail(RUNG_E_INVAL,
-		                  "gather: ids of dtype %s; give i32, u32, i64 or u64",
-		                  rung_dtype_name(ids->dtype));
+		return rung__fail(
+			RUNG_E_INVAL,
+			"gather: ids of dtype %s are not supported; give i32, u32, i64 or u64",
+			rung_dtype_name(ids->dtype));
 	if (ids->space == RUNG_VERTICES && !store->rank_of_vertex)
 		return rung__fail(RUNG_E_INVAL,
 		                  "gather: vertex ids need a store opened with vertex_ids set");
@@ -104,12 +105,11 @@ int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, voi
 	if (rc < 0)
 		return rc;
 	if (ids->count > store->opts.batch_rows_max)
-		return rung__fail(
-			RUNG_E_INVAL,
-			"gather: %" PRIu64
-			" ids in one request, the store was opened for %u; open it with a larger "
-			"batch_rows_max, or use rung_gather()",
-			ids->count, store->opts.batch_rows_max);
+		return rung__fail(RUNG_E_INVAL,
+		                  "gather: %" PRIu64 " ids in one request, but the store "
+		                  "was opened for at most %u; open it with a larger "
+		                  "batch_rows_max, or use rung_gather()",
+		                  ids->count, store->opts.batch_rows_max);
 	if (stream && stream != RUNG_STREAM_OWN && !store->device)
 		return rung__fail(RUNG_E_INVAL,
 		                  "gather: got a CUDA stream, but the store gathers on "

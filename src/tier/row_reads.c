@@ -54,9 +54,10 @@ static int alloc_memory(struct rung__row_reads *reads)
 	reads->reads = rung__malloc_array(depth, sizeof(*reads->reads));
 	reads->free_tokens = rung__malloc_array(depth, sizeof(*reads->free_tokens));
 	if (!reads->pool || !reads->reads || !reads->free_tokens)
-		return rung__fail(
-			RUNG_E_NOMEM, "%s: no memory for %" PRIu32 " reads of %" PRIu64 " bytes",
-			reads->args.features->files[0].path, depth, reads->args.slot_bytes);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "%s: no memory for %" PRIu32 " reads of %" PRIu64 " bytes each",
+		                  reads->args.features->files[0].path, depth,
+		                  reads->args.slot_bytes);
 	for (uint32_t token = 0; token < depth; token++)
 		reads->free_tokens[reads->free_count++] = token;
 	return 0;
@@ -121,10 +122,11 @@ int rung__row_reads_open(const struct rung__row_reads_args *args,
 	int rc;
 
 	if (args->slot_bytes > UINT32_MAX)
-		rc = rung__fail(RUNG_E_INVAL,
-		                "%s: rows of %" PRIu64 " bytes are too large for one "
-		                "read (4 GiB); split the features",
-		                path, args->features->layout.row_bytes);
+		rc = rung__fail(
+			RUNG_E_INVAL,
+			"%s: rows of %" PRIu64
+			" bytes are too large for one read (at most 4 GiB); split the features",
+			path, args->features->layout.row_bytes);
 	else if (!reads)
 		rc = rung__fail(RUNG_E_NOMEM, "%s: no memory for the read buffers", path);
 	else {
@@ -197,7 +199,7 @@ static int send(struct rung__row_reads *reads, uint32_t token)
 	assert(fetch.bytes <= reads->args.slot_bytes);
 	rc = reads->ops->submit(reads->reader, &fetch);
 	return rc == 0 ? 0
-	               : rung__fail_errno(-rc, "%s: reading at offset %" PRIu64,
+	               : rung__fail_errno(-rc, "%s: cannot read at offset %" PRIu64,
 	                                  reads->geometry.path, fetch.offset);
 }
 
@@ -256,7 +258,7 @@ int rung__row_reads_run(struct rung__row_reads *reads, const struct rung__row_li
 		count = reads->ops->reap(reads->reader, RUNG__MIN(in_flight, REAP_TOGETHER),
 		                         REAP_NS, fetched, REAP_MAX);
 		if (count < 0) /* closing the reader waits for them */
-			return rung__fail_errno(-count, "%s: waiting for reads",
+			return rung__fail_errno(-count, "%s: cannot wait for reads",
 			                        reads->geometry.path);
 		for (int i = 0; i < count; i++) {
 			assert(fetched[i].token < depth && reads->free_count < depth);

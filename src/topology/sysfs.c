@@ -55,9 +55,10 @@ static int make_path(struct rung__sys *sys, const char *format, va_list args)
 	                               args);
 
 	if (rest < 0 || (size_t)rest >= sizeof(sys->path) - (size_t)root)
-		return rung__fail(RUNG_E_INVAL,
-		                  "topology: a path below '%.80s' is longer than %zu bytes",
-		                  sys->root, sizeof(sys->path));
+		return rung__fail(
+			RUNG_E_INVAL,
+			"topology: a path below '%.80s' is too long: it has %zu bytes or more",
+			sys->root, sizeof(sys->path));
 	return 0;
 }
 
@@ -148,8 +149,10 @@ static int read_descriptor(struct rung__sys *sys, int fd)
 		length += (size_t)got;
 		/* one byte must remain for the end of the string */
 		if (length == sizeof(sys->text))
-			return rung__fail(RUNG_E_FORMAT, "%s: has %u bytes or more", sys->path,
-			                  RUNG__SYS_TEXT_BYTES);
+			return rung__fail(RUNG_E_FORMAT,
+			                  "%s: too long: it has %u bytes or more, but rung reads "
+			                  "only shorter files",
+			                  sys->path, RUNG__SYS_TEXT_BYTES);
 	}
 	sys->text[length] = 0;
 	/* the functions below handle the text as a string */
@@ -302,7 +305,7 @@ int rung__sys_location(struct rung__sys *sys, const char **place_out, const char
 		return absent_or_fail(sys, errno);
 	/* a recorded machine must not describe the running one through a link */
 	if (strncmp(real, sys->home, home) != 0 || strncmp(real + home, "/sys/", 5) != 0)
-		return rung__fail(RUNG_E_FORMAT, "%s: leads to '%.200s', which is not in %s/sys",
+		return rung__fail(RUNG_E_FORMAT, "%s: resolves to '%.200s', which is not in %s/sys",
 		                  sys->path, real, sys->home);
 	/* without the leading slash, which makes room for the terminating NUL */
 	place = rung__arena_alloc(sys->arena, strlen(real + home), 1);
@@ -362,8 +365,9 @@ static int keep_names(struct rung__sys *sys, DIR *dir, const struct pattern *pat
 
 	while ((entry = readdir(dir)) != NULL) {
 		if (++entries > RUNG__SYS_ENTRIES_MAX)
-			return rung__fail(RUNG_E_FORMAT, "%s: has more than %u entries", sys->path,
-			                  RUNG__SYS_ENTRIES_MAX);
+			return rung__fail(RUNG_E_FORMAT,
+			                  "%s: too many entries; at most %u are supported",
+			                  sys->path, RUNG__SYS_ENTRIES_MAX);
 		count += matches(pattern, entry->d_name);
 	}
 	names = rung__arena_alloc(sys->arena, count, sizeof(*names));

@@ -24,7 +24,8 @@ int rung_trace_create(const struct rung_trace_opts *caller_opts, struct rung_tra
 	if (rc < 0)
 		return rc;
 	if (opts.vertex_count == 0)
-		return rung__fail(RUNG_E_INVAL, "trace: no vertices; set the number of rows");
+		return rung__fail(RUNG_E_INVAL,
+		                  "trace: vertex_count is 0; set it to the number of rows");
 	if (opts.kept_max == 0)
 		opts.kept_max = KEPT_DEFAULT;
 	trace = rung__zalloc(sizeof(*trace));
@@ -85,7 +86,7 @@ int rung_trace_add(struct rung_trace *trace, const uint64_t *rows, uint64_t row_
 			return rung__fail(RUNG_E_RANGE,
 			                  "trace: request %" PRIu64
 			                  " of a batch is for row %" PRIu64
-			                  ", not below the row count %" PRIu64,
+			                  ", but the trace has only %" PRIu64 " rows",
 			                  i, rows[i], trace->opts.vertex_count);
 	}
 	rc = reserve(trace, kept);
@@ -123,7 +124,7 @@ int rung__trace_check_sizes(const struct rung_trace *trace, const uint64_t *size
 			return rung__fail(
 				RUNG_E_INVAL,
 				"trace: sizes[%" PRIu32 "] is %" PRIu64
-				"; sizes must ascend, and not exceed the row count %" PRIu64,
+				"; sizes must not decrease or exceed the row count %" PRIu64,
 				s, sizes[s], trace->opts.vertex_count);
 	}
 	return 0;
@@ -145,7 +146,7 @@ int rung_trace_static_hits(const struct rung_trace *trace, const void *order, un
 			if (row >= trace->opts.vertex_count)
 				return rung__fail(RUNG_E_RANGE,
 				                  "trace: order[%" PRIu64 "] is %" PRIu64
-				                  ", not below the row count %" PRIu64,
+				                  ", but the trace has only %" PRIu64 " rows",
 				                  i, row, trace->opts.vertex_count);
 			hits += trace->counts[row];
 		}

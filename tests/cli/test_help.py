@@ -135,7 +135,8 @@ class Usage(CliTest):
 
     def test_two_folders(self):
         for name in ("verify", "info", "plan", "trace", "bench"):
-            self.fails(name, "one", "two", code=2, says="unexpected argument 'two'; give one DIR")
+            self.fails(name, "one", "two", code=2,
+                       says="unexpected argument 'two'; give only one DIR")
 
     def test_stage_needs_graph_features_and_out(self):
         self.fails("stage", "--features", "f.npy", "--out", "o", code=2, says="--graph is missing")

@@ -299,7 +299,7 @@ class Results(CliTest):
     def test_ids_that_are_not_vertices(self):
         for descr, values, says in (
                 ("<i8", [3, -1], "element 1 is -1"),
-                ("<i8", [4000], "element 0 is 4000, vertices go from 0 to 3999"),
+                ("<i8", [4000], "element 0 is 4000, but vertex ids are 0 to 3999"),
                 ("<i8", [1 << 32], "4294967296"), ("<f4", [1.0], "f32"), ("<i8", [], "0 rows")):
             ids = self.graph.write("ids.npy", descr, (len(values),), values)
             self.fails("bench", self.staged, "--ids", ids, code=1, says=["ids.npy", says])

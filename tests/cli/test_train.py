@@ -235,7 +235,7 @@ class Refusals(TrainTest):
                 ("<f4", (60,), [label + 0.5 for label in self.graph.labels],
                  ["rank", ".5", "whole number"]),
                 ("<i8", (60,), [5000000] * 60, ["5000000", "whole number"]),
-                ("<i4", (60, 2), self.graph.labels * 2, "one number a vertex"),
+                ("<i4", (60, 2), self.graph.labels * 2, "one number per vertex"),
                 ("<i4", (60,), [-1] * 60, "no vertex with a label")):
             staged = self.stage(self.graph, "c%d" % labels[0] + descr[1:] + str(len(shape)),
                                 labels=self.graph.write("odd.npy", descr, shape, labels))

@@ -16,10 +16,10 @@
 struct reading {
 	const struct tool_command *command;
 	void *args;                 /* the subcommand's struct */
-	struct argp_option *listed; /* [count], then a row of zeros: the end for argp */
+	struct argp_option *listed; /* [count], then a row of zeros, which ends it */
 	struct target {
 		const struct tool_option *option;
-		void *args; /* of its set, or of the subcommand */
+		void *args; /* struct of the option's set, or of the subcommand */
 	} * targets;        /* [count] */
 	int count;
 };

@@ -34,7 +34,7 @@ static double unit_bytes(const char *unit)
 	return 0;
 }
 
-/* Length of the digits with at most one point at the beginning of a text; 0: not a number.
+/* Length of the number at the beginning of a text: digits with at most one point; 0: not a number.
  * strtod() alone would also accept signs, hexadecimals, exponents, "nan" and leading blanks. */
 static size_t decimal_length(const char *text)
 {
@@ -72,7 +72,7 @@ static void size_bytes(const struct argp_state *state, const char *option, const
 		size->bytes = (uint64_t)bytes;
 	} else if (errno == ERANGE ||
 	           __builtin_mul_overflow((uint64_t)whole, (uint64_t)unit, &size->bytes) ||
-	           size->bytes == RUNG_BYTES_NONE) { /* the library's value for an empty budget */
+	           size->bytes == RUNG_BYTES_NONE) { /* reserved: means an empty budget */
 		too_large(state, option, arg);
 	}
 }
@@ -181,8 +181,8 @@ struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char 
 			           "25,10 or 25,all",
 			           option, arg);
 		if (fanouts.count == RUNG_HOPS_MAX)
-			argp_error(state, "%s: '%s' has more than %d hops", option, arg,
-			           RUNG_HOPS_MAX);
+			argp_error(state, "%s: '%s' has too many hops; give at most %d", option,
+			           arg, RUNG_HOPS_MAX);
 		fanouts.hops[fanouts.count++] =
 			strcmp(item, "all") == 0
 				? UINT32_MAX
@@ -205,8 +205,8 @@ uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const
 				"%s: '%s' is not a list of GPUs; give their numbers, such as 0,1",
 				option, arg);
 		if (count == RUNG_GPUS_MAX)
-			argp_error(state, "%s: '%s' has more than %d GPUs", option, arg,
-			           RUNG_GPUS_MAX);
+			argp_error(state, "%s: '%s' has too many GPUs; give at most %d", option,
+			           arg, RUNG_GPUS_MAX);
 		gpus[count++] = (int)tool_arg_u32(state, option, item, 0, INT_MAX);
 	}
 	return count;
@@ -225,7 +225,8 @@ uint32_t tool_arg_u32s(const struct argp_state *state, const char *option, const
 			           "%s: '%s' is not a list of numbers; give one such as 512,4096",
 			           option, arg);
 		if (count == room)
-			argp_error(state, "%s: '%s' has more than %u numbers", option, arg, room);
+			argp_error(state, "%s: '%s' has too many numbers; give at most %u", option,
+			           arg, room);
 		numbers[count++] = tool_arg_u32(state, option, item, low, high);
 	}
 	return count;

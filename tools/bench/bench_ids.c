@@ -227,8 +227,8 @@ static uint64_t most_rows(const struct bench_source *source, const struct tool_f
 }
 
 /*
- * Warm-up and timed part consist of whole batches, until they have enough rows. The number of
- * batches is known only after the last one has been sampled.
+ * The warm-up and the timed part each consist of as many whole batches as it takes to have enough
+ * rows. The number of batches is known only after the last one has been sampled.
  */
 static void begin_trace(struct bench_ids *ids, const struct tool_fanouts *fanouts)
 {
@@ -332,7 +332,7 @@ static void rewind_ids(struct bench_ids *ids)
 	ids->first = ids->end = 0;
 	source->generated = source->generated_batches = 0;
 	source->draws.state = source->args->seed;
-	if (source->kind == TRACE) { /* ascending, as tool_train_ranks() returned them */
+	if (source->kind == TRACE) { /* the first shuffle starts from ascending seeds */
 		qsort(source->seeds, source->seed_count, sizeof(*source->seeds), compare_ids);
 		source->seeds_from = source->seed_count;
 	}

@@ -179,7 +179,8 @@ static int check_attached(const char *name, const struct bench_args *args,
 static int open_store(const char *name, const struct bench_args *args, const struct bench_ids *ids,
                       struct tool_data *data)
 {
-	/* a trace that is not sampled completely could still have a request of the bound */
+	/* until a trace is sampled completely, any further request may have as many rows as the
+	 * bound */
 	const uint64_t most = ids->counted ? ids->rows_max : ids->rows_bound;
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	int rc;
@@ -193,7 +194,7 @@ static int open_store(const char *name, const struct bench_args *args, const str
 	opts.batch_rows_max = (uint32_t)most;
 	opts.share_path = args->share;
 	opts.private_cache = args->private_cache;
-	/* announced batches, the one being submitted, and those in flight are in the window */
+	/* the window holds announced batches, the one being submitted, and those in flight */
 	if (args->look_ahead)
 		opts.window_rows_max = ((uint64_t)args->look_ahead + 1 + opts.requests_max) * most;
 	if (args->attach)

@@ -65,10 +65,11 @@ static void check_complete(const struct argp_state *state, void *ctx)
 	const enum rung_score_method method = args->score.opts.method;
 
 	if (!tool_graph_given(&args->graph))
-		argp_error(state,
-		           "--graph is missing: an edge index, csc:SRC,SRC, csr:SRC,SRC or none");
+		argp_error(
+			state,
+			"--graph is missing; give an edge index, csc:SRC,SRC, csr:SRC,SRC or none");
 	if (!args->out)
-		argp_error(state, "--out is missing: the file to write");
+		argp_error(state, "--out is missing; give the file to write");
 	if (tool_score_samples(method) && args->score.fanouts.count == 0)
 		argp_error(state,
 		           "--fanout is missing: %s needs the training fanouts, such as 25,10",
@@ -287,7 +288,7 @@ static int score_edges(struct scoring *scoring)
 		return failed(scoring, rc);
 	tool_progress_end(&scoring->progress);
 	return tool_error(scoring->name, TOOL_USAGE,
-	                  "--memory: %llu bytes are too little to score %llu vertices with these "
+	                  "--memory: %llu bytes are not enough to score %llu vertices with these "
 	                  "threads; give at least %llu",
 	                  (unsigned long long)memory_bytes,
 	                  (unsigned long long)scoring->vertex_count,

@@ -125,15 +125,16 @@ static void check_complete(const struct argp_state *state, void *ctx)
 	const struct stage_args *args = ctx;
 
 	if (!tool_graph_given(&args->graph) && !args->preset.kind)
-		argp_error(state,
-		           "--graph is missing: an edge index, csc:SRC,SRC, csr:SRC,SRC or none");
+		argp_error(
+			state,
+			"--graph is missing; give an edge index, csc:SRC,SRC, csr:SRC,SRC or none");
 	if (args->graph.none && args->preset.kind)
 		argp_error(state, "--graph none: the given dataset provides a graph; omit --graph");
 	if (!args->opts.features && !args->preset.kind)
-		argp_error(state, "--features is missing: file.npy, file.npz:member or "
+		argp_error(state, "--features is missing; give file.npy, file.npz:member or "
 		                  "raw:FILE,DTYPE,DIMxDIM");
 	if (!args->opts.out_dir)
-		argp_error(state, "--out is missing: the folder to create");
+		argp_error(state, "--out is missing; give the folder to create");
 }
 
 static const struct tool_word pads[] = {

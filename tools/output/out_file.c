@@ -105,7 +105,8 @@ int tool_out_open(const char *name, const char *path, struct tool_out *out)
 		return TOOL_DONE;
 	code = err == EISDIR
 	               ? tool_error(name, TOOL_FAILED,
-	                            "'%s' cannot be the name of a file; give a path of one", path)
+	                            "'%s' cannot be the name of a file; give the path of a file",
+	                            path)
 	               : refuse(out, err);
 	forget(out);
 	return code;

@@ -48,7 +48,7 @@ static void check_args(const struct argp_state *state, void *ctx)
 	const struct train_args *args = ctx;
 
 	if (!args->dir)
-		argp_error(state, "DIR is missing: the staged dataset");
+		argp_error(state, "DIR is missing; give the folder of the staged dataset");
 	if (args->fanouts.count && args->eval_fanouts.count &&
 	    args->fanouts.count != args->eval_fanouts.count)
 		argp_error(state,
@@ -227,7 +227,7 @@ static int open_model(struct session *session, const struct train_args *args, co
 		                      args->seed);
 	if (rc < 0)
 		return tool_error(name, TOOL_FAILED,
-		                  "%s for a model of %llu inputs, %u hidden, %u classes",
+		                  "%s for a model of %llu inputs, %u hidden units, %u classes",
 		                  rung_status_text(rc), (unsigned long long)width, args->hidden,
 		                  session->data.class_count);
 	return TOOL_DONE;

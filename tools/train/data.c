@@ -72,12 +72,12 @@ static int load_values(struct loader *loader)
 	if (loader->info.row_count != rung_dataset_info(loader->ds)->vertex_count)
 		return tool_error(
 			loader->name, TOOL_FAILED,
-			"%s: %" PRIu64 " labels, but %" PRIu64 " vertices; stage it again", dir,
+			"%s: has %" PRIu64 " labels for %" PRIu64 " vertices; stage it again", dir,
 			loader->info.row_count, rung_dataset_info(loader->ds)->vertex_count);
 	if (loader->info.row_bytes != rung_dtype_bytes(loader->info.dtype))
 		return tool_error(loader->name, TOOL_FAILED,
 		                  "%s: labels have %" PRIu64
-		                  " bytes a vertex; one number a vertex is needed",
+		                  " bytes per vertex; one number per vertex is needed",
 		                  dir, loader->info.row_bytes);
 	return TOOL_DONE;
 }
@@ -103,12 +103,12 @@ static int filter_split(struct loader *loader, const char *split_name, struct tr
 			continue;
 		}
 		if (value >= TRAIN_CLASSES_MAX || value != floor(value))
-			return tool_error(
-				loader->name, TOOL_FAILED,
-				"%s: labels: rank %" PRIu64
-				" of split %s has %.9g; a class is a whole number from 0 to %u",
-				rung_dataset_dir(loader->ds), r, split_name, value,
-				TRAIN_CLASSES_MAX - 1);
+			return tool_error(loader->name, TOOL_FAILED,
+			                  "%s: labels: rank %" PRIu64
+			                  " of split %s has label %.9g; labels must be whole "
+			                  "numbers from 0 to %u",
+			                  rung_dataset_dir(loader->ds), r, split_name, value,
+			                  TRAIN_CLASSES_MAX - 1);
 		data->labels[r] = (int32_t)value;
 		if ((uint32_t)value >= data->class_count)
 			data->class_count = (uint32_t)value + 1;

@@ -165,7 +165,7 @@ class Widths(CliTest):
         self.assertEqual(self.check(staged, *budget, "--warmup", 200, "--rows", 70)["rows"], 70)
         self.check(staged, *budget, "--warmup", 200, "--look-ahead", 3, "--threads", 2, rows=200)
         self.fails("bench", staged, *budget, "--warmup", 351, code=2,
-                   says="has 400 ids, and --warmup uses the first 400; use a smaller --warmup, or "
+                   says="has 400 ids, but --warmup alone uses 400; use a smaller --warmup, or "
                         "give more ids")
 
     def test_a_failed_read_during_warmup_ends_the_run(self):

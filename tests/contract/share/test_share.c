@@ -294,7 +294,7 @@ Test(share, invalid_paths_are_refused)
 	memset(longest, 'x', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = 0;
 	snprintf(path, sizeof(path), "%s/%s", s.folder, longest);
-	fails_to_share(path, RUNG_E_INVAL, "give a shorter one");
+	fails_to_share(path, RUNG_E_INVAL, "give another path");
 	cr_assert_eq(rung_store_attach(path, NULL, &store), RUNG_E_INVAL);
 	fails_to_share("", RUNG_E_INVAL, "this one has 0");
 	snprintf(path, sizeof(path), "%s/none/here/s", s.base.parent);

@@ -162,10 +162,10 @@ Test(refusals, other_versions)
 	refuses(&message, RUNG_E_ABI, "version 0");
 	message = good;
 	message.offer.bytes++;
-	refuses(&message, RUNG_E_ABI, "one build of rung");
+	refuses(&message, RUNG_E_ABI, "the same build on both sides");
 	message = good;
 	message.bytes -= 8;
-	refuses(&message, RUNG_E_ABI, "one build of rung");
+	refuses(&message, RUNG_E_ABI, "the same build on both sides");
 }
 
 Test(refusals, descriptors_that_do_not_match_the_offer)

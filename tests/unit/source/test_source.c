@@ -317,7 +317,7 @@ Test(source, a_raw_file_that_is_too_short_is_reported_with_all_sizes)
 	snprintf(spec, sizeof(spec), "raw:%s,f32,2,3", path);
 	fails(spec, RUNG_E_FORMAT, "has 10 bytes");
 	fails(spec, RUNG_E_FORMAT,
-	      "needs 11 (8 of data from offset 3 on): 1 are missing at offset 10");
+	      "needs 11 (8 of data from offset 3 on): 1 bytes are missing at offset 10");
 }
 
 /* The arithmetic can be tested without data: a sparse file has the size. */

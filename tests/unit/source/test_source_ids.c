@@ -92,7 +92,7 @@ Test(source_ids, a_mask_selects_its_true_entries_in_order)
 
 Test(source_ids, ids_out_of_range_are_named_with_their_position)
 {
-	FAILS(RUNG_E_RANGE, "entry 1 is -7, but ids are 0 to 59", "<i4", "(3,)", 60, 0,
+	FAILS(RUNG_E_RANGE, "entry 1 is -7, but vertex ids are 0 to 59", "<i4", "(3,)", 60, 0,
 	      (int32_t[]){ 5, -7, 1 });
 	FAILS(RUNG_E_RANGE, "entry 1 is -128", "|i1", "(2,)", 60, 0, (int8_t[]){ 5, -128 });
 	FAILS(RUNG_E_RANGE, "entry 0 is -9223372036854775808", "<i8", "(2,)", 60, 0,
@@ -115,9 +115,9 @@ Test(source_ids, a_repeated_id_is_rejected_if_ids_must_differ)
 
 Test(source_ids, other_arrays_are_rejected)
 {
-	FAILS(RUNG_E_FORMAT, "this is f32 with 1", "<f4", "(2,)", 60, 0, (float[]){ 1, 2 });
+	FAILS(RUNG_E_FORMAT, "this is f32 and 1-D", "<f4", "(2,)", 60, 0, (float[]){ 1, 2 });
 	FAILS(RUNG_E_FORMAT, "this is i32 with 2", "<i4", "(1, 2)", 60, 0, (int32_t[]){ 1, 2 });
-	FAILS(RUNG_E_FORMAT, "the mask has 2 entries, there are 60", "|b1", "(2,)", 60, 0,
+	FAILS(RUNG_E_FORMAT, "the mask has 2 entries, but there are 60", "|b1", "(2,)", 60, 0,
 	      (unsigned char[]){ 1, 1 });
 	FAILS(RUNG_E_FORMAT, "has 3 ids, but there are only 2", "<i4", "(3,)", 2, 0,
 	      (int32_t[]){ 0, 1, 1 });

@@ -269,7 +269,7 @@ static const char *damaged_member(const char *npy)
 static void finds_damage(void)
 {
 	assert_error(rung_stage(&opts, NULL), RUNG_E_FORMAT,
-	             ".npz:m: its CRC differs from that of its zip entry");
+	             ".npz:m: damaged: its CRC differs from the one in its zip entry");
 	cr_assert_not(exists(out));
 	support_remove(partial);
 }

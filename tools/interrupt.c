@@ -23,9 +23,10 @@
 #define SIGNALS_MAX   4
 
 static const int numbers[SIGNALS_MAX] = { SIGINT, SIGTERM, SIGHUP, SIGPIPE };
-static const char *command = "rung"; /* begins the message; written before the handlers exist */
-static sigset_t handled;             /* the signals above, and SIGALRM */
-static const char *_Atomic files[FILES_MAX]; /* to be removed; NULL: free entry */
+/* name at the start of the message; set before the handlers are installed */
+static const char *command = "rung";
+static sigset_t handled;                     /* the signals above, and SIGALRM */
+static const char *_Atomic files[FILES_MAX]; /* files that a signal removes; NULL: a free entry */
 static const char *_Atomic hint_path, *_Atomic hint_text;
 /* received: number of the first signal, or 0; ending: nonzero if a thread is in die(); bar_drawn:
  * nonzero if a bar is shown */
@@ -93,7 +94,7 @@ static _Noreturn void die(int number)
 		sigaction(SIGPIPE, &ignore, NULL);
 		explain(number);
 	}
-	/* default action first: once unblocked, the raised signal is delivered */
+	/* restore the default action before unblocking: raise() then ends the process by it */
 	sigaction(number, &end, NULL);
 	pthread_sigmask(SIG_UNBLOCK, &handled, NULL);
 	raise(number);

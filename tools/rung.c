@@ -102,8 +102,8 @@ static void keep_streams(void)
 {
 	for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
 		if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
-			/* gets the lowest free number, which is fd; for reading only, so that
-			 * writing to it fails, as it would to a closed stream */
+			/* open() returns the lowest free number, which is fd. Opened for reading
+			 * only, so that writing to it fails as it would with a closed stream */
 			open("/dev/null", O_RDONLY);
 	}
 }

@@ -143,7 +143,7 @@ static const char *scaled_text(char *text, double value, double step, const char
 {
 	int unit = 0;
 
-	/* a little below the step: 1023.99 KiB would be rounded to "1024 KiB" */
+	/* a little below the step, because 1023.99 KiB would be printed as "1024 KiB" */
 	while (unit + 1 < unit_count && value >= step * 0.99995) {
 		value /= step;
 		unit++;

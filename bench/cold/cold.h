@@ -31,7 +31,7 @@ struct cold_run {
 	uint64_t ahead;            /* rung: batches announced in advance; 0: none */
 	bool no_merge;             /* rung */
 	void *state;               /* of the strategy */
-	/* counters of the strategy, current after counted() if it has one */
+	/* counters of the strategy; if it has counted(), they are current only after that call */
 	uint64_t reads, read_bytes;
 	uint64_t saved_rows;     /* rung: cached rows, and rows of reads already in flight */
 	uint64_t duplicate_rows; /* rung: repeated within a batch */

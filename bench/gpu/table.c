@@ -96,7 +96,8 @@ static void check_out(const struct table *t, const uint64_t *ids)
 		          (unsigned long long)t->count, t->row_bytes);
 }
 
-/* With one list, the meter's next gather uses list 0. */
+/* Gathers list 0 and compares its rows. The meter is given one list only, so that it gathers this
+ * one. */
 static uint64_t verify(const struct table *t)
 {
 	struct rung__meter_gather gather = gather_of(t);

@@ -42,13 +42,13 @@ struct rung_dataset_info {
 	 */
 	uint32_t feature_file_count;
 	/**
-	 * the row of rank r is in file r / block_rows % feature_file_count; vertex_count for a
-	 * single file
+	 * the row of rank r is in file r / block_rows % feature_file_count; if there is a single
+	 * file, block_rows is vertex_count
 	 */
 	uint64_t block_rows;
 	enum rung_draws draws;          /**< given at staging */
-	int score_sampled;              /**< nonzero: computed from sampled batches; see below */
-	uint64_t score_batches;         /**< number of these batches */
+	int score_sampled;              /**< nonzero: the score was computed from sampled batches */
+	uint64_t score_batches;         /**< number of the sampled batches */
 	uint64_t score_seed;            /**< their seed */
 	size_t array_count;             /**< number of additional arrays of the vertices */
 	const char *const *array_names; /**< [array_count]; array NAME is "features_NAME" */
@@ -196,7 +196,7 @@ struct rung_verify_opts {
 	size_t size; /**< sizeof the struct, set by the initialiser */
 	/** SRC of the original features, to compare row by row; NULL: do not compare */
 	const char *source;
-	uint32_t threads;          /**< 0: the number of OpenMP; a few more threads read */
+	uint32_t threads;          /**< 0: OpenMP's default; a few additional threads read */
 	rung_progress_fn progress; /**< may be NULL */
 	void *progress_ctx;
 	/** original graph, to compare list by list; NULL: do not. Its vertex_count is ignored */
@@ -214,7 +214,8 @@ struct rung_verify_opts {
 	uint64_t sample_rows;
 	double sample_share; /**< the same as a share of the vertices; 0: use sample_rows */
 	uint64_t seed;
-	/** all buffers and maps; 0: a quarter of RAM, or 3/4 of the free memory if that is less */
+	/** of all buffers and maps together; 0: a quarter of RAM, or 3/4 of the free memory if that
+	 * is less */
 	uint64_t memory_bytes;
 	int repair;                     /**< nonzero: rebuild bad blocks from the sources */
 	const char *const *array_names; /**< [array_count] additional arrays of the dataset */

@@ -29,10 +29,12 @@ struct rung_edges;
 struct rung_edges_opts {
 	size_t size;                  /**< sizeof(struct rung_edges_opts), set by the initialiser */
 	struct rung_graph_opts graph; /**< as for rung_graph_load() */
-	uint64_t memory_bytes;        /**< of all buffers, sorting included; 0: 256 MiB */
-	/** of edges per chunk; 0: as memory_bytes allows, at most 16 MiB; else 4 KiB or more */
+	uint64_t memory_bytes;        /**< of all buffers, also while sorting; 0: 256 MiB */
+	/** bytes of edges per chunk, at least 4 KiB; 0: as many as memory_bytes allows, at most 16
+	 * MiB */
 	uint64_t chunk_bytes;
-	const char *temp_dir; /**< to sort a graph; NULL: $TMPDIR, or /var/tmp */
+	/** for the files of a graph that is sorted; NULL: $TMPDIR, or /var/tmp */
+	const char *temp_dir;
 };
 
 /** Initialiser: all defaults. In C++: rung_edges_opts_init(). */

@@ -19,7 +19,7 @@ extern "C" {
 
 /** A budget without a limit. */
 #define RUNG_BYTES_MAX UINT64_MAX
-/** An empty budget. A zero means the default. */
+/** A budget of zero bytes, because a 0 means the default. */
 #define RUNG_BYTES_NONE (UINT64_MAX - 1)
 
 struct rung_plan;

@@ -169,11 +169,12 @@ RUNG_API const char *rung_assumed_name(enum rung_assumed assumed);
 /** Predicted time of gathers, and the resources they use. */
 struct rung_forecast {
 	size_t size; /**< sizeof(struct rung_forecast), set by the caller */
-	/** for all given batches, one after the other, with two or more requests in flight */
+	/** total for all given batches, one after the other, with two or more requests in flight */
 	double seconds;
-	/** of the gather threads, or of the thread that handles a GPU's cold rows */
+	/** time in which the gather threads copy rows, or one thread handles a GPU's cold rows */
 	double memory_seconds;
-	/** of the busiest features file; overlaps with memory_seconds and with the GPU's reads */
+	/** time of the reads of the busiest features file; overlaps with memory_seconds and with
+	 * the GPU's reads */
 	double nvme_seconds;
 	enum rung_bound bound;
 	double reads; /**< reads sent to the devices, after merging and the cold-row cache */
@@ -186,7 +187,7 @@ struct rung_forecast {
 	struct rung_tuning tuning;
 	/** sum of enum rung_assumed: tiers that hold rows and have no rates in the profile */
 	uint32_t assumed;
-	double gpu_seconds;  /**< of a gathering GPU: rows from its own memory; 0 on the CPU */
+	double gpu_seconds;  /**< GPU: time of rows from its own memory; 0 on the CPU */
 	double peer_seconds; /**< the same for rows from other GPUs */
 	double link_seconds; /**< the same for rows over its link */
 };

@@ -100,7 +100,7 @@ struct rung_score_opts {
 	double tolerance;
 	const uint64_t *train; /**< [train_count] ids, each once; NULL: all vertices */
 	uint64_t train_count;
-	uint32_t threads;          /**< 0: the number of OpenMP; never changes the result */
+	uint32_t threads;          /**< 0: OpenMP's default; never changes the result */
 	rung_progress_fn progress; /**< may be NULL; counts edge passes, then batches */
 	void *progress_ctx;
 	/* presample, expected, blend: how training will sample */
@@ -200,7 +200,7 @@ RUNG_API int rung_score_method_parse(const char *name, enum rung_score_method *m
  *
  * @param score           [vertex_count]
  * @param index_bytes     of the entries of both maps: 8, or 4 if rung_index_bytes() returns 4
- * @param threads         0: the number of OpenMP; the result does not depend on it
+ * @param threads         0: OpenMP's default; the result does not depend on it
  * @param vertex_of_rank  [vertex_count] written
  * @param rank_of_vertex  [vertex_count] written; may be NULL
  * @return 0, RUNG_E_INVAL, RUNG_E_NOMEM

@@ -47,7 +47,7 @@ struct rung_sampler_opts {
 	const uint32_t *fanouts;
 	uint32_t hop_count; /**< 1 to RUNG_HOPS_MAX */
 	uint64_t seed;      /**< of all draws */
-	uint32_t threads;   /**< 0: the number of OpenMP; draws do not depend on it */
+	uint32_t threads;   /**< 0: OpenMP's default; draws do not depend on it */
 	enum rung_draws draws;
 };
 

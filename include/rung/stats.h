@@ -120,7 +120,7 @@ struct rung_store_stats {
 	uint64_t host_waits;
 	uint64_t scatters; /**< CUDA: kernels that copied rows from staging slots */
 	/* Outcomes of cold rows. Once all requests are complete, cache_hits + joined_rows +
-	 * read_rows + duplicate_rows + failed_rows is the hits of tier "nvme". */
+	 * read_rows + duplicate_rows + failed_rows equals the hits of tier "nvme". */
 	uint64_t cache_hits; /**< rows that were in the cold-row cache */
 	/** rows that waited for a read which another request or process had started */
 	uint64_t joined_rows;

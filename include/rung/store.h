@@ -91,13 +91,14 @@ struct rung_store_opts {
 	/** after this time a read that is not complete fails its requests; its slot stays unused
 	 * until the read completes; 0: 30 s */
 	uint32_t read_timeout_ms;
-	/** cold rows of batches that were announced by rung_prefetch() or are in flight and not yet
-	 * gathered, at most; 0: four times the rows of the cache plus batch_rows_max for each
-	 * request. In addition to the plan's budget, each row reserves 40 bytes of address space;
-	 * the part that the most rows known at the same time have used is resident */
+	/** most cold rows that the window holds: rows of batches that were announced by
+	 * rung_prefetch(), or that are in flight and not yet gathered; 0: four times the rows of
+	 * the cache plus batch_rows_max for each request. In addition to the plan's budget, each
+	 * row reserves 40 bytes of address space; the part that the largest number of rows in the
+	 * window so far has used is resident */
 	uint64_t window_rows_max;
 	/** nonzero, with share_path: the cold-row cache is not shared, and attached processes have
-	 * none. In rung_store_attach(): the shared cache is not used. Its comment says when this is
+	 * none. In rung_store_attach(): the shared cache is not used. See there when this is
 	 * useful */
 	int private_cache;
 	/** rung_store_attach() to a store on GPUs: number of the GPU that gathers, read during the
@@ -318,7 +319,8 @@ RUNG_API int rung_request_wait(struct rung_request *req, int64_t timeout_ns);
  * Make work that is queued on a CUDA stream after this call wait for the rows of a request. If no
  * row of the store is in a file, the host does not wait. Otherwise it waits until the cold rows of
  * the request are known and read and their last copy is queued on a stream, not until that copy has
- * run. After other work of a batch's length this is usually no wait at all.
+ * run. If the caller has worked on another batch in between, there is usually nothing left to wait
+ * for.
  *
  * @param stream  as in rung_gather_submit()
  * @return 0, or the error of the request as far as it is known; ids out of range in GPU memory are

@@ -27,7 +27,7 @@ struct rung_trace_opts {
 	/** number of requests, from the first, whose order is kept; later ones are only counted.
 	    0: 2^26 */
 	uint64_t kept_max;
-	uint32_t threads;          /**< 0: the number of OpenMP; results do not depend on it */
+	uint32_t threads;          /**< 0: OpenMP's default; results do not depend on it */
 	rung_progress_fn progress; /**< of the LRU and Belady functions; may be NULL */
 	void *progress_ctx;
 };

@@ -40,7 +40,7 @@ struct bench_ids {
 	uint64_t batch_count;  /* number of requests; valid once `counted` */
 	int counted;           /* nonzero: the totals are known */
 	uint64_t warmup_count; /* warm-up requests; UINT64_MAX: not yet known */
-	uint64_t warmup_rows;  /* rows of the warm-up; until then a lower bound */
+	uint64_t warmup_rows;  /* rows of the warm-up; a lower bound until warmup_count is known */
 	uint64_t rows_max;     /* rows of the largest request generated so far */
 	uint64_t rows_bound;   /* upper bound of the rows of any request */
 	uint64_t first, end;   /* requests first .. end - 1 are in memory */

@@ -69,10 +69,11 @@ static int announce(struct run *run, uint64_t end)
 {
 	int rc = 0;
 
-	/* a round contains the batches that it announces */
+	/* later batches are not in memory yet */
 	end = end < run->ids->end ? end : run->ids->end;
 	pthread_mutex_lock(&run->announce_lock);
-	/* batches of an earlier round that were never accepted: their ids are gone by now */
+	/* batches of an earlier round that were never accepted: their ids are no longer in
+	 * memory */
 	if (run->announced < run->ids->first)
 		run->announced = run->ids->first;
 	while (run->announced < end && rc >= 0) {
@@ -92,7 +93,7 @@ static int submit(struct worker *worker, struct flight *flight, uint64_t batch_i
 	struct run *run = worker->run;
 	struct rung_ids ids = batch_of(run, batch_idx);
 
-	/* the same position in the copy for the GPU */
+	/* a GPU reads its copy of the ids, at the same position */
 	if (run->placed)
 		ids.data = (const uint64_t *)run->placed +
 		           ((const uint64_t *)ids.data - run->ids->ids);

@@ -20,7 +20,7 @@ struct flight {
 	struct rung_request *req;
 	uint64_t batch_idx;
 	uint64_t begun_ns; /* when it was submitted */
-	int seen;          /* nonzero: seen to be complete, and its latency is recorded */
+	int seen;          /* nonzero: known to be complete, latency recorded */
 	char *out;         /* memory of the store, buffer_bytes */
 };
 
@@ -31,8 +31,9 @@ struct run {
 	void *placed; /* memory of the store: the round's ids, for a GPU; NULL on the CPU */
 	const struct bench_truth *truth; /* NULL: no check */
 	uint64_t row_bytes;
-	uint64_t buffer_bytes;           /* output of one flight; grows between rounds */
-	_Atomic uint64_t *latency_ns;    /* every latency_step-th timed request; 0: incomplete */
+	uint64_t buffer_bytes; /* output of one flight; grows between rounds */
+	/* of every latency_step-th timed request; 0: not complete */
+	_Atomic uint64_t *latency_ns;
 	uint64_t latency_count;          /* entries in use, including this round */
 	uint64_t latency_step;           /* doubles between rounds when the array is full */
 	_Atomic uint64_t latency_max_ns; /* of all timed requests */

@@ -81,7 +81,7 @@ static void headings(struct tool_table *table, const char *const *names, size_t 
 
 /* ---- machine ---- */
 
-/* The ending of a noun. */
+/* The plural ending of a noun. */
 static const char *plural(uint32_t count)
 {
 	return count == 1 ? "" : "s";

@@ -148,7 +148,7 @@ struct rung_loader {
 	uint64_t rank_count_max;
 
 	struct rung__feed_worker *workers; /* [opts.threads] */
-	uint32_t worker_count;             /* that run */
+	uint32_t worker_count;             /* workers that run */
 	pthread_t feeder;
 	bool feeder_runs; /* `feeder` was started and must be joined */
 };
@@ -183,8 +183,8 @@ int rung__feed_make_batch(struct rung_loader *loader, struct rung__feed_batch **
  * has enough. NULL is allowed. */
 void rung__feed_release_batch(struct rung_loader *loader, struct rung__feed_batch *batch);
 
-/** With a device: the next user of the memory of this batch, which has rows, waits for the work
- * that is on `stream` now. */
+/** With a device: the next user of the batch's memory will wait for the work that is on stream now.
+ * The batch must have rows. */
 void rung__feed_lent_until(struct rung_loader *loader, struct rung__feed_batch *batch,
                            struct CUstream_st *stream);
 

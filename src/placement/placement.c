@@ -104,7 +104,8 @@ struct choice {
 	uint32_t budget_idx; /* position in budgets */
 };
 
-/* Nodes of readers first, those with more available memory first; then by distance. */
+/* Nodes of readers come first, in descending order of available memory; the other nodes follow by
+ * distance. */
 static bool comes_before(const struct choice *a, const struct choice *b)
 {
 	if (a->far != b->far)

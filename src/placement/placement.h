@@ -51,7 +51,7 @@
 #define RUNG__PLACEMENT_WHY_BYTES 192u
 #define RUNG__BORDER_BYTES        (2ull << 20) /* borders are between huge pages */
 
-/** Memory from one border to the next, on one node or in blocks on several nodes in turn. */
+/** The memory between two borders, on one node or in blocks on several nodes in turn. */
 struct rung__placement_part {
 	uint64_t bytes; /* a multiple of RUNG__BORDER_BYTES, except in the last part */
 	/* a multiple of RUNG__BORDER_BYTES too; with one node it equals bytes */

@@ -58,8 +58,8 @@ enum rung__policy rung__placement_policy(struct rung__nodes *only_out)
 
 /* ---- drives ---- */
 
-/* Find the node of the PCI device above a block device; unchanged if none of the folders above
- * reports it. */
+/* Find the node of the PCI device above a block device; *node_out is unchanged if none of the
+ * folders above reports it. */
 static int find_above(struct rung__sys *sys, char *folder, int32_t *node_out)
 {
 	for (char *cut; (cut = strrchr(folder, '/')) != NULL && strchr(folder, '/') != cut;
@@ -110,7 +110,7 @@ static int find_volume(struct rung__sys *sys, const struct rung_topology *topolo
 }
 
 /* Look up an NVMe namespace in the topology. A namespace with several controllers is in the folder
- * of none of them; the topology has found one. */
+ * of none of them; the topology has found one of them. */
 static bool find_nvme(const struct rung_topology *topology, const char *name, int32_t *node_out)
 {
 	const struct rung_topology_device *device;

@@ -14,8 +14,8 @@
  * Then no merged read takes longer than separate reads of its rows, however many rows and gaps it
  * has.
  *
- * Threads: the number of cores that reach the rate of all cores, if each works at the rate of a
- * single core. Beyond that, memory is saturated.
+ * Threads: as many as reach the rate of all cores together, if each thread works at the measured
+ * rate of a single core. Beyond that, memory is saturated.
  */
 #include <stdio.h>
 #include <string.h>

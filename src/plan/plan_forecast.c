@@ -34,7 +34,7 @@ struct forecast {
 	uint64_t frames, cold_first; /* of the cache; first rank of the NVMe tier */
 	/* [frames] by rank, from cold_first on: whether the row was read */
 	unsigned char *seen;
-	uint64_t rows_max;           /* rows of the largest batch so far: size of the lists */
+	uint64_t rows_max; /* rows of the largest batch so far: size of the lists */
 	/* [rows_max] cold: the cold ranks of a batch, ascending, each once; tmp: scratch of the
 	 * sort, then the positions of the rows to be read */
 	uint64_t *cold, *tmp;

@@ -88,7 +88,7 @@ double rung__interleave_ns(const struct rung_plan *plan, const struct rung_profi
 	for (uint32_t n = 0; n < RUNG__PLACEMENT_NODES_MAX; n++) {
 		if (rows->hits[n] == 0)
 			continue;
-		/* the kernel places the rows, or the readers are unknown: as if rows were near */
+		/* the kernel places the rows, or the readers are unknown: count the rows as near */
 		if (rows->placement.part_count == 0 || count_nodes(&plan->cpu_nodes) == 0)
 			near += (double)rows->hits[n];
 		else

@@ -11,7 +11,7 @@
 #include "base/base.h"
 #include "rung/profile.h"
 
-#define RUNG__READ_BYTES_MAX 131072u /* of a merged read, at most */
+#define RUNG__READ_BYTES_MAX 131072u /* a merged read has at most this many bytes */
 
 /**
  * Check that a profile is complete and in order; it may come from a file or from the caller. All

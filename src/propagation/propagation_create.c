@@ -14,8 +14,9 @@ void rung__propagation_set_block_edges(uint32_t edges)
 	block_edges = edges ? edges : RUNG__BLOCK_EDGES_DEFAULT;
 }
 
-/* Bits of the number of vertices in a bin. They depend only on the number of vertices, because the
- * terms of a total are added by bins. */
+/* Number of bits of a vertex's position in its bin. It depends only on the number of vertices: the
+ * terms of a total are added bin by bin, so the size of the bins affects the last bits of the
+ * total. */
 static unsigned bin_bits_for(uint64_t vertex_count)
 {
 	unsigned bits = RUNG__BIN_BITS_MAX;

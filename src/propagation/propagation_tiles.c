@@ -51,8 +51,8 @@ static inline uint32_t mark_of(const struct sorting *s, uint64_t i)
 	return s->block->mutual[bit / 64] >> (bit % 64) & 1 ? RUNG__PROPAGATION_MUTUAL : 0;
 }
 
-/* Call visit(s, v relative to the block, u, mark) for every edge that counts. A macro with constant
- * arguments, so that the compiler removes the choices from the loops. */
+/* Call visit(s, v relative to the block, u, mark) for every edge but self loops that are dropped. A
+ * macro with constant arguments, so that the compiler removes the choices from the loops. */
 #define FOR_EACH_EDGE(s, index_bytes, marked, visit)                                               \
 	do {                                                                                       \
 		const struct rung__block *fe_block = (s)->block;                                   \

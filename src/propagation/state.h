@@ -23,7 +23,7 @@ enum { RUNG__PLAIN, RUNG__RECORDS, RUNG__SIDES };
 struct rung__block {
 	uint64_t vertex_first;
 	uint32_t vertex_count;
-	uint32_t edge_count;    /* as cut, including self loops that are dropped */
+	uint32_t edge_count;    /* as cut, including self loops, which are dropped later */
 	uint64_t edge_first;    /* position in the graph */
 	const uint64_t *indptr; /* [vertex_count + 1], offsets in the graph */
 	/* [edge_count] of index_bytes each; for a graph in files they are in the memory of the

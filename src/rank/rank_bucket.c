@@ -41,8 +41,7 @@ static inline __attribute__((always_inline)) uint32_t differing_bits(
 	return bits;
 }
 
-/* Count the pairs by digit and convert the counts to first positions. The pass also prefetches the
- * output. */
+/* Count the pairs by digit and convert the counts to first positions. Also prefetch the output. */
 static inline __attribute__((always_inline)) void find_starts(
 	const struct rung__rank_bucket *shared, bool wide, unsigned index_bytes, struct digit digit,
 	uint32_t *starts)

@@ -58,8 +58,8 @@ struct rung__rank_scratch {
 	uint32_t *order;
 };
 
-/** Rank the pairs by ascending key, and equal keys by id. Pairs are not moved; each gets its rank
- * in place of its key. */
+/** Rank the pairs by ascending key, and equal keys by id. Pairs are not moved; the rank of each
+ * replaces its key. */
 void rung__rank_bucket(const struct rung__rank_bucket *bucket,
                        const struct rung__rank_scratch *scratch);
 

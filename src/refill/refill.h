@@ -3,7 +3,8 @@
  * The refill threads: they read cold rows, one thread per file of the features. Private to rung.
  *
  * Each has its own queue, slots, reader and engine, so threads of different files share no lock but
- * the cache's. Requests reach a thread as parts through its mailbox (state/state.h).
+ * the cache's. A request reaches a thread through its mailbox, as a *part*: its misses in the
+ * thread's file (state/state.h).
  */
 #ifndef RUNG_REFILL_REFILL_H
 #define RUNG_REFILL_REFILL_H

@@ -49,8 +49,8 @@ static void skip_rest(struct rung__refill *refill, struct rung__part *part)
 	rung__part_touch(refill, part, 0);
 }
 
-/* Submit the next read of a part. One token is reserved if rows that another process was to read
- * need one (`starved`). @return false if no token is free */
+/* Submit the next read of a part. If `starved` is set, one token is reserved for rows that another
+ * process was expected to read. @return false if no token is free */
 static bool read_next(struct rung__refill *refill, struct rung__part *part)
 {
 	uint64_t wait_ns;
@@ -139,7 +139,7 @@ static bool no_part_waits(const struct rung__refill *refill)
 	return rung__queue_is_empty(&refill->issuing) && rung__queue_is_empty(&refill->remote);
 }
 
-/* True if the thread can only wait: no read is about to complete, and no part could be given a
+/* True if the thread can only wait: no read is expected to complete soon, and no part can get a
  * token. If the reader has failed and parts wait, the thread is not idle, because it must fail
  * them. */
 static bool is_idle(const struct rung__refill *refill)

@@ -14,7 +14,7 @@
  */
 #include "refill/state.h"
 
-/* rows found in the cache that are pinned at the same time, and then copied */
+/* at most this many rows found in the cache are pinned at a time, until they are copied */
 #define HITS_MAX  64u
 #define POLLS_MAX 256u   /* rows looked up before the cache's lock is released to others */
 #define REMOTE_NS 100000 /* interval of checks of rows that another process reads */

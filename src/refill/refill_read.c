@@ -8,9 +8,9 @@
  * others continue. A read that does not complete in time also fails its requests; its slot or frame
  * is reused only when it has completed after all, because the kernel may write to it until then.
  *
- * A token names one read at a time. It is in use (`busy`) from the submission until the last of its
- * rows is over, also between the reads of a split one, and its slot can be held longer, for a
- * device.
+ * A token names one read at a time. It is in use (`busy`) from the submission until its last row is
+ * copied or has failed, also between the single reads of a split read. Its slot can be held longer,
+ * for a device.
  */
 #include <assert.h>
 #include <errno.h>
@@ -56,7 +56,7 @@ static void count_read(struct rung__refill *refill, const struct rung__read *rea
 	              1);
 }
 
-/* Count the time from the completion to the end of the copy. Also advances the clock. */
+/* Count the time from the completion to the end of the copy. Also update now_ns. */
 static void count_copy(struct rung__refill *refill, const struct rung__read *read)
 {
 	uint64_t now_ns = rung__now_ns();
@@ -213,7 +213,7 @@ static void retry(struct rung__refill *refill, uint32_t token, int32_t result)
 		resume(refill, token);
 		return;
 	}
-	if (read->apart) /* requests that have joined since then for this row */
+	if (read->apart) /* references to this row that were added to the chain since then */
 		move_equal(refill, &read->rest, &read->refs,
 		           rung__miss_ref_rank(refill, read->refs.head));
 	if (++read->tries < TRIES_MAX && !refill->broken && !refill->stop &&

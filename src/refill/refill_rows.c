@@ -13,7 +13,7 @@
 #include "gather/copy.h"
 #include "refill/state.h"
 
-#define SLOT_BATCHES_OF_ALL_SLOTS 8u /* a part's slot batch is sent at this share of the slots */
+#define SLOT_BATCHES_OF_ALL_SLOTS 8u /* a part's slot batch is sent when it has 1/8 of the slots */
 
 /* ---- chains ---- */
 
@@ -93,7 +93,7 @@ static void count_ref(struct rung__refill *refill, uint32_t frame, uint64_t miss
 {
 	struct rung__refill_counters *counters = &refill->counters;
 
-	/* the reference waited for the read of another one */
+	/* the reference waited for the read of another reference */
 	if (frame != RUNG__CACHE_NONE && !(frame & RUNG__KEEPER)) {
 		rung__add_own(&counters->joined_rows, misses);
 		return;

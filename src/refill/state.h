@@ -7,10 +7,15 @@
  * of a part from its misses; refill_read.c is the life of a read; refill_rows.c copies rows to
  * their destinations and completes parts; refill_stats.c adds up counters.
  *
- * Miss references. Equal ranks are next to each other in a request's misses, and a reference to
- * the first of such a run stands for all of it: the request's number and the position in the list,
- * in one word. References that wait for the same read are chained through misses.links, even across
- * requests.
+ * Terms. A *miss* is an output row whose source row is not in memory; a *part* is the misses of one
+ * request in this thread's file. Rows are read into the *pool*: a *slot* holds one read until its
+ * rows are copied, a *frame* is the place of one row in the cold-row cache. A *token* allows one
+ * read. A *slot batch* is a chain of slots whose rows the device copies together.
+ *
+ * Miss references. Equal ranks are next to each other in a request's misses, and a reference to the
+ * first miss of such a run stands for the whole run. A reference is one word: the request's number
+ * and the position in the list. References that wait for the same read are chained through
+ * misses.links, even across requests.
  *
  * Rows that another process reads (RUNG__CACHE_REMOTE) are checked again every 100 us, for 80 ms at
  * most. After that the process is *late*: until it completes a read, the rows that it is reading
@@ -115,9 +120,9 @@ struct rung__refill {
 	struct rung__queue holding;    /* device: parts with slots that were not handed over yet */
 	uint64_t remote_polled_ns, ticked_ns; /* times of the last checks */
 	uint64_t now_ns;                      /* time at which the clock was last read */
-	uint32_t *slot_next; /* [slot_count] device: chains of slots with rows in them */
-	/* [slot_count] device: indexed by the first slot of a chain, which belongs to no other
-	 * chain */
+	uint32_t *slot_next; /* [slot_count] device: the next slot in a chain of slots with rows */
+	/* [slot_count] device: the slot batch of a chain is at the index of its first slot, which
+	 * is in no other chain */
 	struct rung__slot_batch *slot_batches;
 	uint32_t *reclaimed; /* [slot_count] device: scratch for the chains that were returned */
 	int broken;          /* errno with which the reader failed; 0: it works */

@@ -10,10 +10,10 @@
 
 #include "sample/sample.h"
 
-/* a few hundred draws: their data stays in the cache until they are numbered */
+/* vertices of a block: their few hundred draws stay in the cache until they are numbered */
 #define BLOCK_VERTICES  64u
-#define AHEAD_VERTICES  24u /* distance in vertices of the prefetch of list offsets */
-#define AHEAD_POSITIONS 24u /* distance in drawn ids of the prefetch of table entries */
+#define AHEAD_VERTICES  24u /* list offsets are prefetched this many vertices ahead */
+#define AHEAD_POSITIONS 24u /* table entries are prefetched this many drawn ids ahead */
 
 int rung_batch_create(struct rung_batch **batch_out)
 {
@@ -139,9 +139,9 @@ struct hop {
 	struct rung_batch *batch;
 	struct batch_hop *out;
 	uint64_t key; /* rung__draw_hop_key() */
-	/* vertices below it have drawn in an earlier hop, and do not draw again */
+	/* vertices before this position have drawn in an earlier hop, and do not draw again */
 	uint64_t dst_first;
-	uint64_t dst_count; /* vertices before the hop */
+	uint64_t dst_count; /* number of vertices before the hop */
 	uint32_t fanout;
 };
 

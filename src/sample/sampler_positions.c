@@ -2,15 +2,15 @@
 /*
  * Tables of positions. The dense table is reset only where a batch has written to it. The hash
  * table is cleared as a whole, which is fast if the batch filled much of it, or slot by slot after
- * a small batch. The last id is then removed first: the slots that were probed when an id was
- * inserted are still in use when it is searched.
+ * a small batch. Slot by slot, the last id is removed first, so that when an id is searched, all
+ * slots that were probed when it was inserted are still in use.
  */
 #include <string.h>
 
 #include "sample/sampler_positions.h"
 
 #define SLOTS_MIN 1024u
-#define SPARSE    16u /* with more slots per id than this, ids are removed one by one */
+#define SPARSE    16u /* with more slots per id than this, ids are removed slot by slot */
 
 bool rung__positions_init(struct rung__positions *positions, uint64_t vertex_count, bool hashed)
 {

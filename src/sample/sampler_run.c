@@ -31,12 +31,12 @@ struct run {
 	struct slot *slots; /* [slot_count] */
 	uint64_t slot_count;
 	pthread_mutex_t lock; /* guards all members below, and `ready` */
-	pthread_cond_t moved; /* `handed` or `end` */
+	pthread_cond_t moved; /* `handed` or `end` has changed */
 	uint64_t claimed;     /* next number to be claimed */
 	/* if batches are accepted in order: all numbers below it were handed over */
 	uint64_t handed;
 	bool handing; /* a thread is handing over */
-	/* all numbers below it are sampled: every batch, or those before the first batch that
+	/* batches below this number are to be sampled: all of them, or those before the first that
 	 * failed */
 	uint64_t end;
 	int rc; /* failure of batch number `end`; 0: no batch has failed */

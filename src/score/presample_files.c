@@ -19,7 +19,7 @@
 #include "sample/sample.h"
 
 #define GROUP_BITS 12u   /* batches of a group, at most 2^12 */
-#define ENTRIES    1024u /* vertices of batches that the threads draw for at a time */
+#define ENTRIES    1024u /* entries (vertices of batches) for which the threads draw at a time */
 /* the arrays are too short, which is not a failure if a smaller group is possible */
 #define TOO_SHORT 1
 

@@ -11,8 +11,8 @@ struct rung__file_presample {
 	struct rung_edges *edges;
 	uint64_t vertex_count;
 	struct rung_sampler_opts sampler_opts; /**< as in struct rung__presample_graph */
-	/** memory for the content of the batches, 24 bytes per vertex of each batch; a third of it
-	 * is for newly drawn vertices */
+	/** memory for the content of the batches: 24 bytes for each vertex of each batch, of which
+	 * a third is for newly drawn vertices */
 	uint64_t memory_bytes;
 	uint64_t *edge_passes; /**< incremented by each pass */
 };

@@ -6,8 +6,8 @@
 
 #define BLEND_BATCHES 256u /* batches per run; more of them hardly change the order */
 
-/* for graphs in files: bytes per vertex for a score (float) and two counts (blend), and bytes for
- * the content of the batches */
+/* for graphs in files: bytes per vertex for one float score and two counts (blend); then the
+ * default and the least bytes for the content of the batches */
 #define BYTES_A_VERTEX     12u
 #define SAMPLING_BYTES     (UINT64_C(128) << 20)
 #define SAMPLING_BYTES_MIN (UINT64_C(1) << 20)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ends of reads into frames: changes of the index, at once or deferred (cache_clients.c).
+ * Changes of the index when a read into a frame ends. They are made at once, or deferred and made
+ * later (cache_clients.c).
  *
- * Every end is counted for the client, which shows the others that it is not late.
+ * Each read that ends, even in failure, raises the count of its client, which shows the others that
+ * the client is not late.
  */
 #include "cache/state.h"
 

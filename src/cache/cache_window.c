@@ -6,9 +6,9 @@
  * end. Batches are added and removed a few rows at a time, and the lock is released in between, so
  * a batch can begin and end before its last row is known.
  *
- * Time. An announced batch comes one step after the last batch that was added, a submitted batch
- * one step after the last one that began. Neither comes before the clock, which keeps the times of
- * processes with equal progress comparable.
+ * Time. The time of an announced batch is one step after the last batch that was added; that of a
+ * submitted batch is one step after the last batch that began. Neither is before the clock, so
+ * processes with equal progress have comparable times.
  */
 #include <assert.h>
 

@@ -5,13 +5,13 @@
  *
  * The index has no pointers, because each process maps it at a different address. A *link* is the
  * number of a frame, or of a use, plus one; 0 is the end of a list, so zeroed memory is a set of
- * empty lists. A link from the index is read once, by rung__cache_load(), and used only if that
- * frame exists, and a row only if that row exists. Each process records in private memory what it
- * holds and which reads it waits for.
+ * empty lists. A link from the index is read once, by rung__cache_load(), and used only if a frame
+ * with that number exists. The number of a row is checked in the same way. Each process records its
+ * pins and its pending reads in private memory.
  *
- * A thread uses the index while it holds `own` and, if the index is shared, the lock in it, as
- * `locked` indicates. Functions marked "locked" need `own`; those of cache_frames.c and
- * cache_choose.c also need the lock in the index.
+ * A thread uses the index only while it holds `own` and, if the index is shared, also the lock in
+ * the index; `locked` is set while it does. Functions marked "locked" need `own`; those of
+ * cache_frames.c and cache_choose.c also need the lock in the index.
  */
 #ifndef RUNG_CACHE_STATE_H
 #define RUNG_CACHE_STATE_H

@@ -111,7 +111,7 @@ static int check_file(const struct rung_dataset *ds, const struct rung__manifest
 	return rc;
 }
 
-/* Check all files, and the source of rows in place, which is not in the list. */
+/* Check all files in the list, and the source of rows in place, which the list does not have. */
 static int check_files(const struct rung_dataset *ds)
 {
 	const struct rung__manifest *m = ds->manifest;

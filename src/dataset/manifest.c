@@ -40,7 +40,7 @@ static bool size_file(struct rung__manifest_file *file, const char *prefix, cons
 	return true;
 }
 
-/* The same for the next file of the list, whose blocks follow those of the file before. */
+/* Name and measure the next file of the list. Its blocks follow those of the previous file. */
 static bool add_file(struct rung__manifest *m, const char *prefix, const char *name,
                      const char *suffix, const struct rung_array_info *array)
 {
@@ -59,8 +59,8 @@ static struct rung_array_info vector(enum rung_dtype dtype, uint64_t count)
 	return (struct rung_array_info){ .dtype = dtype, .dim_count = 1, .dims = { count } };
 }
 
-/* The features as their .npy header has them: padded rows are a matrix of elements, the last
- * columns of which are padding. */
+/* Type and shape of the features in the .npy header. For padded rows that is a matrix of elements,
+ * whose last columns are padding. */
 static struct rung_array_info features_array(const struct rung__manifest *m)
 {
 	struct rung_array_info array = m->features;
@@ -229,7 +229,7 @@ static json_t *file_json(const struct rung__manifest_file *file)
 	                 (json_int_t)file->first_block, "blocks", (json_int_t)file->block_count);
 }
 
-/* 0 stands for "does not apply". */
+/* In the struct 0 means "does not apply"; in the manifest null does. */
 static json_t *real_or_null(double value)
 {
 	return value != 0 ? json_real(value) : json_null();

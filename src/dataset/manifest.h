@@ -16,10 +16,11 @@
 #include "rung/sampler.h"
 #include "layout/layout.h"
 
-#define RUNG__FORMAT_NAME      "rung-dataset"
-#define RUNG__FORMAT_VERSION   1u
-#define RUNG__MANIFEST         "manifest.json"
-#define RUNG__MANIFEST_PARTIAL "manifest.json.partial" /* until it is complete and synced */
+#define RUNG__FORMAT_NAME    "rung-dataset"
+#define RUNG__FORMAT_VERSION 1u
+#define RUNG__MANIFEST       "manifest.json"
+/* its name until it is complete and synced */
+#define RUNG__MANIFEST_PARTIAL "manifest.json.partial"
 #define RUNG__CHECKSUMS        "checksums.npy"
 #define RUNG__FEATURES         "features.000.npy" /* the first; RUNG__FEATURES_NAME formats all */
 #define RUNG__INDPTR           "graph_indptr.npy"
@@ -28,8 +29,9 @@
 #define RUNG__RANK_OF_VERTEX   "rank_of_vertex.npy"
 #define RUNG__SCORE            "score.npy"
 #define RUNG__LABELS           "labels.npy"
-#define RUNG__ARRAY_PREFIX     "features_" /* of additional arrays of the vertices */
-#define RUNG__SPLIT_PREFIX     "split_"
+/* begins the file names of additional arrays of the vertices */
+#define RUNG__ARRAY_PREFIX "features_"
+#define RUNG__SPLIT_PREFIX "split_"
 
 /* the files that every dataset has: indptr, indices, the two maps, score */
 #define RUNG__FILES_FIXED        5u
@@ -37,16 +39,17 @@
 #define RUNG__SPLITS_MAX         256u
 #define RUNG__JOB_BYTES_MAX      (4u << 20) /* a longer job is not recorded */
 #define RUNG__ARRAYS_MAX         64u
-#define RUNG__SPLIT_NAME_BYTES   64u /* of splits and arrays, including the NUL */
-#define RUNG__METHOD_BYTES       32u /* including the NUL, as the next one */
+#define RUNG__SPLIT_NAME_BYTES   64u /* longest name of a split or array, including the NUL */
+#define RUNG__METHOD_BYTES       32u /* longest text with its NUL, as the next one */
 #define RUNG__PRODUCER_BYTES     96u
 
 /** One file of the folder, except the manifest itself. */
 struct rung__manifest_file {
 	char name[RUNG__SPLIT_NAME_BYTES + 16]; /* prefix, name and ".npy" */
-	struct rung_array_info array;           /* as its .npy header has it: of padded rows */
-	uint64_t bytes;                         /* including the header */
-	uint64_t first_block;                   /* index of its first block's checksum */
+	/* type and shape in its .npy header; rows include padding */
+	struct rung_array_info array;
+	uint64_t bytes;       /* including the header */
+	uint64_t first_block; /* index of its first block's checksum */
 	uint64_t block_count;
 };
 
@@ -56,15 +59,18 @@ struct rung__manifest {
 	unsigned index_bytes;             /* 4 or 8: of ids in graph, maps and splits */
 	struct rung_array_info features;  /* of all rows, without padding */
 	uint64_t row_stride, data_offset; /* bytes from row to row, and before row 0 of each file */
-	uint32_t feature_file_count;      /* first of `files`; 0: rows were left in their source */
-	struct rung__in_place in_place;   /* that source */
-	uint64_t block_rows;              /* rows of a stripe; vertex_count with one file */
+	/* they are first in `files`; 0: rows were left in their source */
+	uint32_t feature_file_count;
+	struct rung__in_place in_place; /* that source */
+	/* rows per block of the stripes; vertex_count with one file */
+	uint64_t block_rows;
 	char score_method[RUNG__METHOD_BYTES];
 	uint32_t score_iterations;             /* 0: does not apply */
 	double score_damping, score_tolerance; /* 0: does not apply */
-	bool score_sampled;                    /* the next two fields apply */
+	bool score_sampled;                    /* only then do the next two fields apply */
 	uint64_t score_seed, score_batches;
-	uint32_t fanouts[RUNG_HOPS_MAX]; /* [fanout_count] defaults for training, as the next two */
+	/* [fanout_count] these four are the defaults for training */
+	uint32_t fanouts[RUNG_HOPS_MAX];
 	uint32_t fanout_count, batch_size;
 	enum rung_draws draws;
 	char producer[RUNG__PRODUCER_BYTES]; /* program and version, for people */
@@ -84,15 +90,16 @@ struct rung__manifest {
 	 * Owned by the manifest */
 	char *job;
 
-	/* from here on rung__manifest_lay_out() fills it in. The files in the order of the
+	/* rung__manifest_lay_out() fills in all fields from here on. `files` has the order of the
 	 * manifest, without checksums.npy */
 	struct rung__manifest_file files[RUNG_FEATURE_FILES_MAX + RUNG__FILES_FIXED + 1 +
 	                                 RUNG__ARRAYS_MAX + RUNG__SPLITS_MAX];
 	uint32_t file_count;
-	uint64_t block_count; /* of all these files: entries of checksums.npy */
+	/* blocks of all these files, which are the entries of checksums.npy */
+	uint64_t block_count;
 	struct rung__manifest_file checksums;
 	uint64_t *checksums_sums; /* [checksums.block_count] of checksums.npy itself; owned */
-	uint64_t text_bytes;      /* of manifest.json, after it was written or read */
+	uint64_t text_bytes;      /* size of manifest.json; set when it has been written or read */
 };
 
 /** Whether a split or an array may have this name: it becomes part of a file name. */
@@ -100,7 +107,8 @@ bool rung__split_name_ok(const char *name);
 
 /**
  * Fill in files, block_count and checksums from the counts and arrays above. This is the only place
- * that defines the set of files: writer and reader call it. checksums_sums are zero afterwards.
+ * that defines the set of files: writer and reader call it. Afterwards checksums_sums is allocated,
+ * with zeros.
  * @return 0, RUNG_E_RANGE (sizes overflow, or the manifest would be too long), RUNG_E_NOMEM
  */
 int rung__manifest_lay_out(struct rung__manifest *m);

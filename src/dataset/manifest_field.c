@@ -85,7 +85,8 @@ bool rung__field_array(const json_t *object, struct rung_array_info *array)
 	if (!rung__field_text(object, "dtype", dtype, sizeof(dtype)) || !json_is_array(shape) ||
 	    json_array_size(shape) > RUNG_DIMS_MAX)
 		return false;
-	array->dtype = rung__dtype_parse(dtype); /* NONE if it is unknown: refused below */
+	/* RUNG_DTYPE_NONE if the name is unknown; it is refused below */
+	array->dtype = rung__dtype_parse(dtype);
 	array->dim_count = (unsigned)json_array_size(shape);
 	for (unsigned i = 0; i < array->dim_count; i++) {
 		dim = json_array_get(shape, i);

@@ -17,7 +17,7 @@
 /** An integer from 0 to `max`. */
 bool rung__field_u64(const json_t *object, const char *key, uint64_t max, uint64_t *value_out);
 
-/** The integer is `wanted`. */
+/** The field is an integer, and equals `wanted`. */
 bool rung__field_has_u64(const json_t *object, const char *key, uint64_t wanted);
 
 /** An integer, or 0 if the field is null or missing: older datasets lack fields that were added
@@ -27,13 +27,13 @@ bool rung__field_count_or_null(const json_t *object, const char *key, uint64_t *
 /** A number, or 0 if the field is null. */
 bool rung__field_real(const json_t *object, const char *key, double *value_out);
 
-/** The value is text without control characters, NUL included: it is printed on terminals. */
+/** The value is text without control characters or NUL, because it is printed on terminals. */
 bool rung__field_is_text(const json_t *value);
 
-/** The same text, copied to text[text_bytes] with its NUL. */
+/** The field is such a text, and is copied to text[text_bytes] with its NUL. */
 bool rung__field_text(const json_t *object, const char *key, char *text, size_t text_bytes);
 
-/** The text is `wanted`. */
+/** The field is text, and equals `wanted`. */
 bool rung__field_has_text(const json_t *object, const char *key, const char *wanted);
 
 /** The fields "dtype" and "shape" of an object, and the row size that follows from them. */

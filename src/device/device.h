@@ -61,8 +61,9 @@ struct rung__device_args {
 	uint32_t gpu_count; /* 1..RUNG_GPUS_MAX */
 	const struct rung__features *features;
 	uint64_t vertex_count;
-	struct rung__ranks local; /* on the GPU that gathers */
-	struct rung__ranks peer;  /* row i on GPU i mod gpu_count, slot i div gpu_count */
+	struct rung__ranks local; /* ranks in the memory of the GPU that gathers */
+	/* ranks of the peer tier: row i is on GPU i mod gpu_count, in slot i div gpu_count */
+	struct rung__ranks peer;
 	/* [gpu_count]: open these instead of allocating memory; NULL: allocate and load it */
 	const struct rung__gpu_handle *peer_handles;
 	struct rung__view host;
@@ -100,7 +101,7 @@ struct rung__scatter {
 
 /** An array of a staged graph. */
 struct rung__graph_array {
-	/* of its layout only data_offset and file_bytes are used */
+	/* only data_offset and file_bytes of its layout are used */
 	const struct rung__features *file;
 	uint64_t item_count;
 	uint32_t item_bytes;

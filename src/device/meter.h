@@ -37,7 +37,7 @@ struct rung__meter_gather {
 	const void *table;
 	uint64_t table_rows;
 	uint64_t row_bytes; /* at most 1 GiB */
-	int over_link;      /* nonzero: it is in host memory */
+	int over_link;      /* nonzero: the table is in host memory */
 	/* [list_count x row_count] in the GPU's memory, below table_rows; the lists are used in
 	 * turn */
 	const uint64_t *ids;

@@ -18,21 +18,22 @@
 #include "base/base.h"
 #include "rung/edges.h"
 
-/** An array of integers in a file: of an open source, or a temporary file. */
+/** An array of integers in a file: the file of an open source, or a temporary file. */
 struct rung__id_file {
 	const char *name;              /* for messages: the spec */
 	const unsigned char *data;     /* all of them in memory, or NULL */
 	const struct rung_source *src; /* borrowed; NULL: a temporary file */
-	bool streamed;                 /* read through `src`, fastest in order; else from `file` */
+	/* read through `src`, where reading in order is fastest; false: from `file` */
+	bool streamed;
 	struct rung__direct file;
-	uint64_t offset; /* of the first integer, bytes */
+	uint64_t offset; /* byte offset of the first integer */
 	uint64_t count;  /* integers */
 	enum rung_dtype dtype;
 };
 
-/* bytes of one read: large enough for the full rate of any disk */
+/* largest read in bytes, enough for the full rate of any disk */
 #define RUNG__READ_BYTES (UINT64_C(4) << 20)
-/* reads cover whole pages, at both ends */
+/* extra space of a buffer, because reads cover whole pages at both ends */
 #define RUNG__READ_SLACK (2 * (uint64_t)RUNG__PAGE_BYTES)
 
 /** Open the file of a source. It uses a separate descriptor; the source must stay open until the
@@ -49,10 +50,10 @@ bool rung__id_file_in_place(const struct rung__id_file *file, unsigned id_bytes)
 struct rung__id_reader {
 	unsigned id_bytes;   /* of the output: 4 or 8 */
 	uint64_t limit;      /* ids must be below it; at most 2^32 with id_bytes 4 */
-	uint64_t read_bytes; /* of one read, at most RUNG__READ_BYTES */
-	/* [read_bytes + RUNG__READ_SLACK] on a page, for files that are not read in place */
+	uint64_t read_bytes; /* size of one read, at most RUNG__READ_BYTES */
+	/* [read_bytes + RUNG__READ_SLACK] page-aligned, for files that are not read in place */
 	unsigned char *bounce;
-	/* NULL, or checked between reads: true ends the call without further reads */
+	/* may be NULL; checked between reads: if true, the call ends without further reads */
 	const _Atomic bool *stop;
 };
 
@@ -82,7 +83,7 @@ struct rung_edges {
 	uint64_t edges_max;     /* of a chunk */
 	uint64_t vertices_max;  /* of a chunk */
 	uint64_t read_bytes;    /* of one read */
-	unsigned char *buffers; /* [buffer_bytes] of a pass: see edges_pass.c */
+	unsigned char *buffers; /* [buffer_bytes] buffers of a pass, laid out in edges_pass.c */
 	uint64_t buffer_bytes;
 	char *temp_name; /* of temporary files, for messages */
 	char *temp_dir;  /* for rung__edges_turn() */

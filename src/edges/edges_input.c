@@ -9,9 +9,11 @@
 #include "edges/edges.h"
 #include "graph/graph.h"
 
-#define EDGES_MIN       256u                /* of one step of an edge list */
-#define EDGES_MAX       (UINT64_C(1) << 20) /* of one step */
-#define LIST_EDGE_BYTES 48u /* of an edge list: two integers of a file, and at most four ids */
+/* least edges of an edge list that are read at a time */
+#define EDGES_MIN 256u
+#define EDGES_MAX (UINT64_C(1) << 20) /* most edges that are read at a time */
+/* memory per edge of an edge list: two integers as in the file, and at most four ids */
+#define LIST_EDGE_BYTES 48u
 
 /* Open edge lists. Without a vertex count one more pass finds the largest id. */
 static int open_lists(struct rung__edge_input *input, uint64_t memory_bytes)
@@ -22,7 +24,8 @@ static int open_lists(struct rung__edge_input *input, uint64_t memory_bytes)
 
 	if (rc < 0)
 		return rc;
-	/* for the progress: a pass to count and one to partition, and one for the vertex count */
+	/* for the progress: passes to count and to partition, and one to find a missing vertex
+	 * count */
 	input->lists.pass_total = input->lists.edge_count * (input->opts->vertex_count ? 2 : 3);
 	rc = rung__edge_lists_find_vertex_count(&input->lists);
 	if (rc < 0)
@@ -46,13 +49,14 @@ static int alloc_ids(const struct rung__edge_input *input, void **ids_out)
 	                             input->columns->edges_max);
 }
 
-/* Open columns or rows in place. Three quarters of the memory are for the pass, one quarter for the
- * owners: a pass has four chunks of edges in memory, and the owners use as much as one more. */
+/* Open columns or rows in place. The owner of an edge is the vertex whose list has it. Three
+ * quarters of the memory are for the pass, one quarter for the owners: a pass has four chunks of
+ * edges in memory, and the owners of a chunk use as much as one more. */
 static int open_columns(struct rung__edge_input *input, uint64_t memory_bytes)
 {
 	struct rung_edges_info info = { .size = sizeof(info) };
 	int rc = rung__edges_open_columns(input->opts, memory_bytes * 3 / 4, 0, &input->columns);
-	/* the least of the pass, scaled to include the owners */
+	/* smallest memory for the pass, scaled to include the owners */
 	const uint64_t least = rc < 0 ? rung_last_error_min_bytes() / 3 * 4 + 4 : 0;
 
 	if (least > 4)
@@ -130,8 +134,8 @@ struct pair_sink {
 	struct rung__edge_input *input;
 	rung__pairs_fn fn;
 	void *ctx;
-	bool counting;     /* values are not used */
-	bool owner_is_key; /* else the id in the list is the key */
+	bool counting;     /* fn does not use the values */
+	bool owner_is_key; /* false: the id in the list is the key */
 	bool skip_loops;   /* in the reverse pass of an undirected graph */
 };
 

@@ -14,7 +14,8 @@ struct rung__edge_input {
 	struct rung__edge_lists lists;      /* edge lists; unused with columns */
 	struct rung_edges *columns;         /* a csc: or csr: read in place; NULL: edge lists */
 	bool borrowed;                      /* the caller closes `columns` */
-	bool by_row; /* the lists are those of rows: their vertex is the value of a pair */
+	/* the lists are those of rows: the vertex of a list is the value of its pairs */
+	bool by_row;
 	const void *rank_of_vertex; /* NULL, or the map by which both ids become ranks */
 	void *owners;               /* [edges of a chunk] vertex whose list has the edge */
 	void *ranks;                /* [edges of a chunk] with rank_of_vertex: ranks of the ids */
@@ -22,7 +23,7 @@ struct rung__edge_input {
 	uint64_t pair_count_max; /* upper bound: a self loop has no reverse with `undirected` */
 	unsigned index_bytes;    /* of the ids in pairs */
 	uint64_t source_bytes;   /* memory that the sources use to inflate members of a .npz */
-	unsigned passes;         /* over the input so far */
+	unsigned passes;         /* passes over the input so far */
 };
 
 /** Open the input of a spec. @param memory_bytes  limit of its buffers. @return 0, or a failure; if
@@ -39,8 +40,8 @@ int rung__edge_input_open_relabelled(struct rung__edge_input *input, struct rung
                                      const void *rank_of_vertex);
 
 /**
- * Call `fn` with all pairs, in the order in which rung_graph_load() has the values of a key. If
- * `fn` returns a value other than 0, the call ends and returns it.
+ * Call `fn` with all pairs, the values of each key in the order of the lists that rung_graph_load()
+ * builds. If `fn` returns a value other than 0, the call ends and returns it.
  *
  * @param counting  only keys and the number of pairs matter: values need not be relabelled
  */

@@ -51,7 +51,7 @@ struct sorter {
 	uint64_t pairs_done; /* for progress */
 };
 
-/* Pairs that are to be sorted: of the input, or of a bucket. */
+/* Pairs that are to be sorted: those of the input, or those of a bucket. */
 struct range {
 	const struct rung__spool *spool; /* NULL: the input */
 	const struct rung__spool_bucket *bucket;
@@ -61,8 +61,8 @@ struct range {
 
 static int sort_range(struct sorter *sorter, const struct range *range);
 
-/* Call `fn` with all pairs of a range. `last`: they are not read again, so a bucket may release its
- * space, and values matter. */
+/* Call `fn` with all pairs of a range. With `last`, this is the final read of the pairs: a bucket
+ * may release its space, and `fn` uses the values. Without it, the pairs are only counted. */
 static int each_pair(struct sorter *sorter, const struct range *range, bool last, rung__pairs_fn fn,
                      void *ctx)
 {
@@ -107,7 +107,7 @@ static uint32_t choose(const struct sorter *sorter, uint64_t pairs_max, uint64_t
                        struct rung__spool_bucket *buckets)
 {
 	const struct rung__partition *bins = &sorter->partition;
-	uint64_t pairs = 0, first = 0; /* of the bucket so far, first a bin */
+	uint64_t pairs = 0, first = 0; /* pairs in the bucket so far, and its first bin */
 	uint32_t n = 0;
 
 	for (uint64_t bin = 0; bin <= bins->bucket_count; bin++) {

@@ -26,7 +26,8 @@ struct rung__sort_job {
 	uint64_t temp_bytes;                 /* result: bytes written to temporary files */
 };
 
-/** @return 0, RUNG_E_INVAL (too little; the message has the smallest value that works) */
+/** Check memory_bytes. @return 0, RUNG_E_INVAL (too little; the message has the smallest value that
+ * works) */
 int rung__sort_memory_check(uint64_t memory_bytes);
 
 /** The share of memory_bytes that an input is opened with. */

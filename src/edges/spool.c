@@ -84,8 +84,8 @@ static bool append(struct rung__spool *spool, struct rung__spool_bucket *bucket,
 	while (count > 0) {
 		uint64_t here;
 
-		/* waits if all spare blocks are being written; never forever, because the pool has
-		 * more blocks than there are buckets */
+		/* waits if all spare blocks are being written, but not forever: the pool has more
+		 * blocks than there are buckets */
 		if (!bucket->buffer)
 			bucket->buffer = rung__writer_reserve(spool->writer);
 		here = RUNG__MIN(count, (spool->block_bytes - bucket->used) / pair_bytes);

@@ -12,11 +12,11 @@
 
 struct rung__spool_bucket {
 	uint64_t first, range;  /* keys [first, first + range) */
-	uint64_t pairs_counted; /* expected number of pairs */
+	uint64_t pairs_counted; /* number of pairs that an earlier pass counted */
 	uint64_t pair_count;    /* number of pairs that were appended */
 	uint32_t head, tail;    /* first and last block in the file */
 	unsigned char *buffer;  /* the block being filled; NULL: none */
-	uint64_t used;          /* bytes of it */
+	uint64_t used;          /* bytes filled in that block */
 };
 
 struct rung__spool {

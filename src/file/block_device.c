@@ -62,7 +62,7 @@ bool rung__block_device(const char *sys, unsigned major_number, unsigned minor_n
 	                     minor_number) >= sizeof(link) ||
 	    !realpath(link, folder))
 		return false;
-	/* only the folder of a partition has this file; its number is at least 1 */
+	/* only the folder of a partition has this file; partition numbers begin at 1 */
 	if (number_in(folder, "partition")) {
 		if (!rung__mul(number_in(folder, "start"), SECTOR_BYTES, &device.partition_at))
 			return false;

@@ -81,8 +81,8 @@ __attribute__((target("avx"))) static inline void rung__copy_streamed(unsigned c
 }
 
 /**
- * Copy a row, block by block, and prefetch as many bytes at `later`, which will be copied soon,
- * into the second-level cache.
+ * Copy a row, block by block, and prefetch the same number of bytes at `later`, which will be
+ * copied soon, into the second-level cache.
  * @param stream  use streaming stores, as rung__copy_streamed()
  */
 __attribute__((target("avx"))) static inline void rung__copy_ahead(bool stream, unsigned char *to,

@@ -24,10 +24,11 @@
  */
 #define AHEAD_BYTES    8192u
 #define AHEAD_MAX      32u  /* rows */
-#define PREFETCH_BYTES 512u /* of a row: the hardware prefetcher continues from there */
+#define PREFETCH_BYTES 512u /* first bytes of a row; the hardware prefetcher continues after them */
 #define LINE_BYTES     64u
 
-/* A constant in each loop, so that the loop has no branch for it. */
+/* Width of the entries of the map. It is a constant in each compiled loop, so that the loop has no
+ * branch for it. */
 enum map_kind { MAP_NONE, MAP_32, MAP_64 };
 
 static inline uint64_t rank_at(const struct rung__gather *g, enum map_kind map, uint64_t id)
@@ -43,7 +44,7 @@ static inline uint64_t rank_at(const struct rung__gather *g, enum map_kind map, 
 }
 
 /* The memory of row i of the list; NULL beyond the end, for an id out of range, or if the view does
- * not contain it. The entry of the map was prefetched before. */
+ * not contain it. The entry of the map has been prefetched by an earlier iteration. */
 __attribute__((always_inline)) static inline const unsigned char *row_at(
 	const struct rung__gather *g, const struct rung__view *view, const struct rung_ids *ids,
 	uint64_t i, enum rung_dtype dtype, enum map_kind map)
@@ -117,7 +118,8 @@ __attribute__((always_inline)) static inline void copy_row(enum way way, unsigne
 	memcpy(to, from, bytes);
 }
 
-/* The gather for constant way, dtype and map. */
+/* The gather. Callers pass constants for `way`, `dtype` and `map`, which gives one loop for each
+ * combination. */
 __attribute__((always_inline)) static inline int gather_loop(
 	const struct rung__gather *gather, const struct rung_ids *list, enum way way,
 	struct rung__misses *misses, enum rung_dtype dtype, enum map_kind map)
@@ -136,7 +138,8 @@ __attribute__((always_inline)) static inline int gather_loop(
 		const unsigned char *later = row_at(&g, &view, &ids, i + ahead, dtype, map);
 		uint64_t rank, slot;
 
-		/* two distances: the map's entry must be cached when its row is prefetched */
+		/* prefetched earlier than the row, which can be prefetched only when the map's
+		 * entry is cached */
 		prefetch_rank(&g, &ids, i + ahead + AHEAD, dtype, map);
 		if (way == PLAIN)
 			prefetch_row(&g, later);
@@ -144,12 +147,13 @@ __attribute__((always_inline)) static inline int gather_loop(
 			return rung__gather_outside(list->dtype, id, i + gather->index_first,
 			                            g.vertex_count);
 		rank = rank_at(&g, map, id);
-		slot = rank -
-		       view.rank_first; /* wraps for hotter ranks, so one comparison is enough */
+		/* ranks below rank_first wrap to large slots, so one comparison is enough */
+		slot = rank - view.rank_first;
 		if (slot < view.row_count) {
 			const unsigned char *row = view.base + slot * view.stride;
 
-			/* without a later row this one is prefetched: no branch in the copy */
+			/* without a later row the present one is prefetched, so that the copy needs
+			 * no branch */
 			copy_row(way, g.out + i * g.out_stride, row, g.row_bytes,
 			         later ? later : row);
 		} else {

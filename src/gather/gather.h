@@ -24,7 +24,7 @@ struct rung__misses {
 struct rung__gather {
 	const struct rung__view *view;
 	const void *rank_of_vertex; /* NULL: ids are ranks */
-	unsigned map_bytes;         /* of an entry of that map: 4 or 8 */
+	unsigned map_bytes;         /* size of an entry of that map: 4 or 8 */
 	uint64_t vertex_count;
 	size_t row_bytes;
 	unsigned char *out; /* row i goes to out + i * out_stride */

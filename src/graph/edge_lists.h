@@ -34,7 +34,7 @@ struct rung__edge_lists {
 	struct rung__edge_list *lists;      /* [opts->spec_count] */
 	uint64_t edge_count;                /* of all lists */
 	uint64_t source_bytes; /* memory that their sources use to inflate members of a .npz */
-	uint64_t vertex_count; /* 0: not known yet */
+	uint64_t vertex_count; /* 0: has not been determined yet */
 	unsigned index_bytes;  /* of keys and values; set with vertex_count */
 	int threads;
 	uint64_t chunk_edges; /* edges that are read at a time */

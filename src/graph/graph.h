@@ -28,8 +28,8 @@ int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph
 /** Check the options before a file is opened. graph_load.c */
 int rung__graph_opts_check(const struct rung_graph_opts *opts);
 
-/** The first spec, which shows the form of the graph, and names it in messages. Without specs, a
- * text that is not a pair of columns. */
+/** The first spec. It shows the form of the graph, and messages call the graph by it. Without
+ * specs, returns a text that rung__spec_is_csc() and rung__spec_is_csr() reject. */
 static inline const char *rung__graph_first(const struct rung_graph_opts *opts)
 {
 	return opts->spec_count > 0 ? opts->specs[0] : "no edges";
@@ -67,8 +67,8 @@ int rung__columns_count(const struct rung_source *indptr_src, uint64_t wanted,
  * graph_turn.c */
 int rung__graph_undirect(struct rung_graph *graph);
 
-/** Convert lists of out-neighbours to lists of in-neighbours, in ascending order; undirected: each
- * followed by the old list. graph_turn.c */
+/** Convert lists of out-neighbours to lists of in-neighbours, in ascending order. With `undirected`
+ * each new list is followed by the vertex's old list. graph_turn.c */
 int rung__graph_flip(struct rung_graph *graph, bool undirected);
 
 /** Sort every column by id and keep one of equal entries. graph_turn.c */

@@ -7,7 +7,7 @@
 #include "base/base.h"
 #include "rung/source.h"
 
-#define RUNG__ID_TEXT_BYTES 24 /* "-9223372036854775808" and its end */
+#define RUNG__ID_TEXT_BYTES 24 /* enough for "-9223372036854775808" and the NUL */
 
 /** Whether ids may have this type: i32, i64, u32, u64. */
 static inline bool rung__ids_dtype_ok(enum rung_dtype dtype)
@@ -29,8 +29,8 @@ static inline uint64_t rung__ids_get(const void *raw, enum rung_dtype dtype, uin
 	}
 }
 
-/** The smallest value of rung__ids_get() that is out of range for `vertex_count` vertices. Negative
- * values are never below it. */
+/** The smallest value of rung__ids_get() that is out of range for vertex_count vertices. Negative
+ * ids are out of range, too. */
 static inline uint64_t rung__ids_limit(enum rung_dtype dtype, uint64_t vertex_count)
 {
 	const bool has_sign = dtype == RUNG_I32 || dtype == RUNG_I64;

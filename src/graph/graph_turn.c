@@ -265,7 +265,7 @@ int rung__graph_flip(struct rung_graph *graph, bool undirected)
 	rc = rung__csc_turn(&out, rung__threads(0), &indptr, &indices);
 	if (rc < 0)
 		return rc;
-	/* join() still needs the old arrays: keep replace() from freeing them */
+	/* join() still needs the old arrays, so replace() must not free them */
 	graph->indptr = NULL;
 	graph->indices = NULL;
 	replace(graph, indptr, indices, out.edge_count);

@@ -8,11 +8,11 @@
 
 #include "base/base.h"
 
-/* The first entries of a list are prefetched this many lists ahead, its offset twice as many:
- * finding the entries needs the offset. */
+/* Distance of the prefetch of a list's first entries, in lists. The list's offset is prefetched at
+ * twice this distance, because it is needed to find the entries. */
 #define AHEAD     8u
 #define PART_MIN  4096u /* smallest number of ranks for a thread */
-#define PARTS_MAX 256u  /* sums on the stack */
+#define PARTS_MAX 256u  /* bounds the array of sums on the stack */
 
 /* The two maps, each [vertex_count] of index_bytes. */
 struct maps {
@@ -160,8 +160,8 @@ int rung__graph_relabel(const struct rung_csc *csc, const void *vertex_of_rank,
 	if (rc < 0)
 		return rc;
 	fill_indptr(csc, vertex_of_rank, thread_count, indptr_out);
-	/* hubs, with their long lists, have neighbouring ranks: small parts keep the threads
-	 * equally busy */
+	/* hubs, with their long lists, have adjacent ranks: small parts keep the threads equally
+	 * busy */
 #pragma omp parallel for num_threads(thread_count) schedule(dynamic, 256)
 	for (uint64_t r = 0; r < csc->vertex_count; r++) {
 		fetch_ahead(csc, vertex_of_rank, r);

@@ -54,8 +54,8 @@ static inline uint64_t rung__row_offset(const struct rung__layout *layout, uint6
 	return layout->data_offset + rank * layout->row_stride;
 }
 
-/** The number of rows from a rank on, at most `count`, that are contiguous in the file, which is up
- * to the end of the rank's block. */
+/** The number of rows from a rank on, at most `count`, that are contiguous in the file: those up to
+ * the end of the rank's block. */
 static inline uint64_t rung__row_run(const struct rung__layout *layout, uint64_t rank,
                                      uint64_t count)
 {
@@ -65,7 +65,7 @@ static inline uint64_t rung__row_run(const struct rung__layout *layout, uint64_t
 	return layout->file_count == 1 || count < left ? count : left;
 }
 
-/** The number of rows of the first row_count ranks that are in a file. */
+/** How many of the ranks below `row_count` have their rows in this file. */
 static inline uint64_t rung__file_rows(const struct rung__layout *layout, uint64_t row_count,
                                        uint64_t file_idx)
 {
@@ -86,7 +86,7 @@ struct rung__read_rule {
 	uint64_t align;           /* reads begin and end at multiples of it: a power of two */
 	uint64_t merge_gap_bytes; /* largest gap between two rows that is over-read */
 	uint64_t read_bytes_max;
-	bool apart; /* each row has a separate read */
+	bool apart; /* true: rows never share a read */
 };
 
 /**

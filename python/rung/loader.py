@@ -324,7 +324,7 @@ class Loader:
         self._given_world = (None if world_size is None
                              else whole_number(world_size, "world_size", _RANK_MAX))
         if self._given_rank is None and self._given_world not in (None, 1):
-            raise InvalidError(f"world_size={world_size}: rank is missing; use both, or neither")
+            raise InvalidError(f"world_size={world_size}: rank is missing; pass both, or neither")
 
     def _ranks(self) -> tuple[int, int]:
         """Return the rank and the number of ranks: the given ones, else torch.distributed's.
@@ -386,7 +386,7 @@ class Loader:
     def _check_pid(self) -> None:
         if os.getpid() != self._pid:
             raise ForkError("the loader's threads do not exist in a forked child; create a loader "
-                            "there")
+                            "in the child")
 
     def __iter__(self) -> Iterator[Any]:
         self._check_pid()
@@ -474,7 +474,7 @@ class Loader:
                          num_sampled_edges=[block.edge_count for block in blocks])
 
     def __reduce__(self):
-        raise NotSupportedError("pickle: a rung.Loader has threads; "
+        raise NotSupportedError("a rung.Loader has threads and cannot be pickled; "
                                 "pickle its store, and create a loader from that")
 
     def stats(self) -> EpochStats:

@@ -89,7 +89,7 @@ class FeatureStore(PygFeatureStore):
             return True
         if attr.index is not None and not _all_rows(attr.index, tensor):
             raise InvalidError(f"put {_told(key)}: a new tensor needs all rows; "
-                               "put them first with index=None")
+                               "put all rows first, with index=None")
         self._tensors[key] = tensor
         return True
 
@@ -139,8 +139,8 @@ class FeatureStore(PygFeatureStore):
         self._refuse(attr, "remove")
         key = (attr.group_name, attr.attr_name)
         if attr.index is not None and not _all_rows(attr.index, self._tensor(attr)):
-            raise InvalidError(f"remove {_told(key)}: rows cannot be removed; use index=None "
-                               "for all rows")
+            raise InvalidError(f"remove {_told(key)}: rows cannot be removed one by one; "
+                               "use index=None to remove all")
         self._tensor(attr)
         del self._tensors[key]
         return True

@@ -112,7 +112,8 @@ int rung__edges_plan_pass(struct rung_edges *edges, uint64_t memory_bytes, uint6
 
 	if (chunk < CHUNK_BYTES_MIN || chunk > UINT64_C(1) << 40)
 		return rung__fail(RUNG_E_INVAL,
-		                  "edges: chunk_bytes is %" PRIu64 "; use at least %u, or 0",
+		                  "edges: chunk_bytes is %" PRIu64
+		                  "; use at least %u, or 0 for the default",
 		                  chunk_bytes, CHUNK_BYTES_MIN);
 	/* the largest default that fits; the caller's size is not reduced */
 	while (measure(edges, chunk) > memory_bytes && !chunk_bytes && chunk > CHUNK_BYTES_MIN)

@@ -284,7 +284,7 @@ static int claim_blocks(struct rung__propagation *prop)
 	    !prop->mutual_scratch)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "score: no memory for %" PRIu64
-		                  " blocks of edges; give a smaller budget",
+		                  " blocks of edges; give a smaller memory budget",
 		                  count);
 	for (uint64_t i = 0; i < count; i++) {
 		struct rung__block *block = &prop->blocks[i];

@@ -243,7 +243,7 @@ int rung__propagation_receive_panel(struct rung__propagation *prop)
 	if (!prop->tiles || !prop->values)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "score: no memory for %" PRIu64
-		                  " blocks of edges; give a smaller budget",
+		                  " blocks of edges; give a smaller memory budget",
 		                  prop->block_count);
 	for (uint64_t i = 0; i < prop->block_count; i++) {
 		struct rung__block *block = &prop->blocks[i];

@@ -297,10 +297,11 @@ int rung_rank_order(const float *score, uint64_t vertex_count, unsigned index_by
 	};
 
 	if ((index_bytes != 4 && index_bytes != 8) || index_bytes < rung_index_bytes(vertex_count))
-		return rung__fail(RUNG_E_INVAL,
-		                  "ranking %" PRIu64
-		                  " vertices: index_bytes is %u; use 4 up to 2^32 vertices, or 8",
-		                  vertex_count, index_bytes);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"ranking %" PRIu64
+			" vertices: index_bytes is %u; use 8, or 4 for at most 2^32 vertices",
+			vertex_count, index_bytes);
 	return rung__rank_order(score, vertex_count, index_bytes, threads, &measures,
 	                        vertex_of_rank, rank_of_vertex);
 }

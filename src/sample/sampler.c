@@ -103,7 +103,7 @@ int rung_sampler_create(const struct rung_csc *csc, const struct rung_sampler_op
 		return rung__fail(RUNG_E_NOSUP,
 		                  "sampler: a neighbour list has %" PRIu64
 		                  " ids of 4 bytes; at most %" PRIu32
-		                  " are supported: omit parallel edges",
+		                  " are supported; remove parallel edges",
 		                  degree_max, UINT32_MAX);
 	sampler = rung__zalloc(sizeof(*sampler));
 	if (!sampler)

@@ -172,7 +172,7 @@ def test_options(store, folder):
     ({"seeds": [-1]}, r"seeds\[0\]=-1"),
     ({"seeds": np.array([0.5])}, "integers"), ({"form": "dgl"}, "blocks or pyg"),
     ({"arrays": "jax"}, "torch or numpy"),
-    ({"world_size": 2}, "world_size=2: rank is missing; use both"),
+    ({"world_size": 2}, "world_size=2: rank is missing; pass both"),
     ({"fanouts": (3, 0)}, "fanouts"), ({"draws": "some"}, "draws"), ({"look_ahead": 5000}, "5000"),
     ({"threads": 2000}, "2000"),
     ({"seeds": np.array([2**63 + 1], np.uint64)}, rf"seeds\[0\]={2**63 + 1}"),

@@ -22,7 +22,7 @@ from common import (ROOT, Failure, arxiv, as_typed, drop_cached, features_file, 
 
 PARTS = ("dense", "trace", "lookahead")
 SPAN_ROWS = 8192
-RESIDENT_OF_DENSE = 0.01   # enough budget for slots that hold several rows
+RESIDENT_OF_DENSE = 0.01   # a share that leaves room for slots of several rows
 THREADS = 8 * (os.cpu_count() or 1)
 
 # name: arguments of the program

@@ -2,8 +2,8 @@
 /*
  * An epoch as a trainer runs it: gathers with a few cold rows, two in flight, and a kernel of known
  * length after each batch. It is measured in three variants with the same batches: the gathers
- * alone, the kernels alone, and both. With perfect overlap both take as long as the slower of the
- * first two, which is the ceiling.
+ * alone, the kernels alone, and both. With perfect overlap, the third variant takes as long as the
+ * slower of the first two, which is the ceiling.
  */
 #include <stdlib.h>
 

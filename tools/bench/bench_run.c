@@ -179,8 +179,8 @@ static void race(struct run *run, const struct worker *workers, uint64_t first, 
 	run->running = thread_count;
 	run->end_batch = end;
 	atomic_store(&run->next_batch, first);
-	/* every round up to the first timed one resets the times and counters; no round contains
-	 * both warm-up and timed requests */
+	/* every round up to the first timed one resets times and counters, so that they exclude the
+	 * warm-up; no round contains both warm-up and timed requests */
 	if (first <= run->ids->warmup_count) {
 		rung_store_stats(run->store, &result->before);
 		result->seconds = result->cpu_seconds = 0;
@@ -191,7 +191,7 @@ static void race(struct run *run, const struct worker *workers, uint64_t first, 
 	pthread_barrier_wait(&run->go);
 	watch(run, progress);
 	result->cpu_seconds += cpu_seconds() - cpu;
-	/* the workers' own clocks: watch() can notice the end of the last worker late */
+	/* the end is taken from the workers' clocks, because watch() may notice it late */
 	if (run->left_behind)
 		ended_ns = tool_now_ns();
 	for (uint32_t i = 0; i < thread_count && !run->left_behind; i++) {

@@ -163,7 +163,7 @@ static uint64_t other_bytes(const struct scoring *scoring, uint64_t memory_bytes
 
 /*
  * The smallest budget that leaves `score_bytes` for the score, by bisection: the other parts grow
- * with the budget, but more slowly than it does.
+ * with the budget, but more slowly than the budget itself.
  */
 static uint64_t least_budget(const struct scoring *scoring, uint64_t score_bytes)
 {
@@ -288,8 +288,8 @@ static int score_edges(struct scoring *scoring)
 		return failed(scoring, rc);
 	tool_progress_end(&scoring->progress);
 	return tool_error(scoring->name, TOOL_USAGE,
-	                  "--memory: %llu bytes are not enough to score %llu vertices with these "
-	                  "threads; give at least %llu",
+	                  "--memory: %llu bytes are not enough to score %llu vertices with this "
+	                  "number of threads; give at least %llu",
 	                  (unsigned long long)memory_bytes,
 	                  (unsigned long long)scoring->vertex_count,
 	                  (unsigned long long)least_budget(scoring, least));

@@ -82,8 +82,8 @@ static void set_sample(const struct argp_state *state, void *ctx, const char *te
 	/* "0%": in the library 0 means all rows */
 	if (opts->sample_rows == 0 && !(opts->sample_share > 0))
 		argp_error(state,
-		           "--sample: '%s' selects no row; give a share or a number of rows, such "
-		           "as 1%% or 100000",
+		           "--sample: '%s' selects no row; give a percentage or a number of rows, "
+		           "such as 1%% or 100000",
 		           text);
 }
 
@@ -180,8 +180,8 @@ static void set_compared(json_t *root, const struct compared *c)
 		              c->different ? tool_json_u64(c->first) : json_null());
 }
 
-/* The comparisons with their keys. Whether one was done depends on the options and not on its
- * counter, which is 0 for an empty source, too; rows in place are compared without an option. */
+/* The comparisons with their keys. `given` follows from the options and not from the counter, which
+ * is 0 for an empty source, too. Rows in place are compared even without an option. */
 static void set_all_compared(json_t *root, const struct verify_args *args,
                              const struct rung_verify_report *r)
 {

@@ -16,7 +16,7 @@ static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_b
 	uint64_t replicate_bytes = tool_size_bytes(&args->replicate, feature_bytes);
 
 	opts->host_bytes = tool_size_bytes(&args->host, feature_bytes);
-	/* except --cache: it is a share of the host budget, which only the plan has */
+	/* a share in --cache refers to the host budget, which is known only to the plan */
 	if (args->cache.given && args->cache.share > 0)
 		opts->cache_share = args->cache.share;
 	else
@@ -26,7 +26,7 @@ static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_b
 	opts->gpus = args->gpu_count ? args->gpus : NULL;
 	opts->gpu_count = args->gpu_count;
 	opts->gpu_bytes = tool_size_bytes(&args->gpu, feature_bytes);
-	/* the only budget whose 0 means no bytes, and not a default */
+	/* in this budget, unlike the others, 0 means no bytes and not a default */
 	opts->replicate_bytes = replicate_bytes == RUNG_BYTES_NONE ? 0 : replicate_bytes;
 	opts->vertex_ids = args->vertex_ids;
 	opts->numa = args->numa;
@@ -40,7 +40,7 @@ static void report_device(const char *name, const struct rung_plan_device *devic
 {
 	if (*device->why)
 		tool_error(name, TOOL_DONE, "%s%s",
-		           device->device == RUNG_DEVICE_CPU ? "the CPU gathers: " : "",
+		           device->device == RUNG_DEVICE_CPU ? "gathering on the CPU: " : "",
 		           device->why);
 }
 
@@ -104,8 +104,8 @@ static struct rung_store_opts store_opts(const struct tool_store_args *args,
 	return all;
 }
 
-/* RUNG_E_NOSUP refers to the requested engine (a failure) or, with any engine, to the GPU (missing
- * hardware, exit status 77). */
+/* If an engine was requested, RUNG_E_NOSUP refers to it, which is a failure. Otherwise it refers to
+ * the GPU: missing hardware, exit status 77. */
 static int status_of_store(const struct tool_store_args *args, int rc)
 {
 	return rc == RUNG_E_NOSUP && args->engine == RUNG_ENGINE_AUTO ? RUNG_E_NODEV : rc;

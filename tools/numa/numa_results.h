@@ -56,11 +56,11 @@ struct numa_datum {
 /** The field of a matrix whose key is the first `length` bytes of `key`; NULL: it has none. */
 const struct numa_field *numa_field(enum rung_numa_matrix matrix, const char *key, size_t length);
 
-/** The content of a field; of a NUMA_VALUE the median. */
+/** The content of a field; for a NUMA_VALUE, its median. */
 struct numa_datum numa_datum(const struct numa_field *field, const struct rung_numa_result *result);
 
-/** A key of the entries of a list, and the field with its value. If `kind` is not NULL, the field
- * is that of another result, which differs from the entry's only in its kind. */
+/** A key of each entry of a list, and the field that has its value. If `kind` is not NULL, the
+ * value comes from the result that differs from the entry's result only in having that kind. */
 struct numa_list_key {
 	const char *key, *field, *kind;
 };
@@ -69,8 +69,8 @@ struct numa_list_key {
 struct numa_list {
 	const char *key; /**< lists with the same key are joined to one list */
 	enum rung_numa_matrix matrix;
-	const char *kind; /**< NULL: any */
-	int absent_too;   /**< nonzero: list absent results, too: other kinds may exist */
+	const char *kind;                 /**< NULL: any */
+	int absent_too;                   /**< nonzero: absent results have entries, too */
 	const struct numa_list_key *keys; /**< up to a NULL key */
 };
 extern const struct numa_list numa_lists[]; /**< up to a NULL key */

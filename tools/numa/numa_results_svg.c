@@ -100,8 +100,9 @@ static void set_name(struct maps *maps, const char *const *names, size_t idx, ch
 
 /* ---- nodes and GPUs ---- */
 
-/* One result for each GPU of a matrix, even an absent one, unless the matrix is absent as a whole:
- * its results then have no kind. @return [*count_out], to be freed; NULL without memory */
+/* One result for each GPU of a matrix, even if it is absent. If the whole matrix is absent, the
+ * list is empty, because its results have no kind. @return [*count_out], to be freed; NULL without
+ * memory */
 static const struct rung_numa_result **list_gpus(const struct numa_measured *measured,
                                                  enum rung_numa_matrix matrix, size_t *count_out)
 {

@@ -43,13 +43,13 @@ struct train_model {
 	uint64_t param_count;
 	float *params, *grads;    /* [param_count] all layers */
 	float *moment1, *moment2; /* [param_count] of Adam */
-	/* Buffers of the last forward pass. hidden: output rows of layer l; of the last layer the
-	 * logits, which train_model_loss() replaces by their gradient. mean: means over
-	 * neighbours. */
+	/* Buffers of the last forward pass. hidden[l]: output rows of layer l. Those of the last
+	 * layer are the logits, which train_model_loss() replaces with their gradient. mean[l]:
+	 * means over neighbours. */
 	struct train_buffer hidden[RUNG_HOPS_MAX];
 	struct train_buffer mean[RUNG_HOPS_MAX];
 	struct train_buffer d_mean, d_hidden[RUNG_HOPS_MAX]; /* their gradients */
-	struct train_transpose turned; /* of the block that is processed backward */
+	struct train_transpose turned; /* of the block whose gradient is computed */
 	double *row_loss;              /* [row_loss_cap] loss of each row of a batch */
 	uint64_t row_loss_cap;
 };
@@ -57,7 +57,7 @@ struct train_model {
 /** Input of a model: blocks[l] belongs to layer l, so blocks[0] is the last hop of a batch. */
 struct train_input {
 	const struct rung_block *const *blocks; /* [layer_count] */
-	const float *rows; /* [blocks[0]->src_count][width] dropped out already while training */
+	const float *rows; /* [blocks[0]->src_count][width]; when training, after dropout */
 };
 
 /** Create a model with Glorot-uniform weights and zero biases.

@@ -41,8 +41,8 @@ static int no_memory(const struct trainer *trainer, int rc)
 	                                     : "no memory for a batch of the model");
 }
 
-/* A number below `limit` from the state alone, without advancing it: the shuffle calls it once per
- * position, with a different limit each time. */
+/* A number below `limit`, computed from the state without advancing it. The limit enters the hash,
+ * and the shuffle passes a different one for each position. */
 static uint64_t keyed_below(struct rung__rng *stream, uint64_t limit)
 {
 	uint64_t bits = stream->state + limit, value;

@@ -23,9 +23,9 @@ def new_stream():
 
 
 class Order:
-    """Gathers with delays on the stream before the ids are written, before the rows are read, and
-    before the memory that the rows may reuse is read. The host waits only to bound the number of
-    gathers in flight."""
+    """Gathers with delays on the stream: before the ids are written, before the rows are read, and
+    before an earlier reader has read the memory that the rows may reuse. The host waits only to
+    bound the number of gathers in flight."""
 
     def __init__(self, run, store, current, given):
         self.run, self.store, self.torch = run, store, run.torch

@@ -25,17 +25,17 @@ struct cold_run {
 	uint64_t rows_max;         /* of the largest batch */
 	uint64_t resident;         /* ranks below it are in memory and not fetched */
 	uint64_t warmup;           /* batches before the clock starts */
-	uint32_t threads;          /* mmap, pread */
-	uint32_t depth, in_flight; /* rung */
-	uint64_t cache_rows;       /* rung */
+	uint32_t threads;          /* used by mmap and pread */
+	uint32_t depth, in_flight; /* used by rung */
+	uint64_t cache_rows;       /* used by rung */
 	uint64_t ahead;            /* rung: batches announced in advance; 0: none */
-	bool no_merge;             /* rung */
+	bool no_merge;             /* used by rung */
 	void *state;               /* of the strategy */
 	/* counters of the strategy; if it has counted(), they are current only after that call */
 	uint64_t reads, read_bytes;
 	uint64_t saved_rows;     /* rung: cached rows, and rows of reads already in flight */
 	uint64_t duplicate_rows; /* rung: repeated within a batch */
-	uint32_t merge_gap_bytes, slot_bytes; /* rung */
+	uint32_t merge_gap_bytes, slot_bytes; /* used by rung */
 };
 
 /** A way to fetch rows. Row i of a batch is written to out + i * row_bytes. */

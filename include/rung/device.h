@@ -41,7 +41,9 @@ struct CUstream_st; /**< the type that a cudaStream_t points to */
 enum rung_device {
 	RUNG_DEVICE_CPU = 0, /**< the calling thread copies rows to host memory */
 	RUNG_DEVICE_CUDA,    /**< kernels on a stream copy rows to GPU memory */
-	RUNG_DEVICE_AUTO     /**< CUDA if there is a GPU with a driver; else the CPU, and why */
+	/** CUDA if there is a GPU with a driver; else the CPU, with the reason in
+	 * rung_plan_device.why */
+	RUNG_DEVICE_AUTO
 };
 
 /**

@@ -279,7 +279,7 @@ struct rung_loader_stats {
 	 * memory */
 	double gather_s;
 	double announce_s;  /**< the feeder announcing batches */
-	uint64_t announced; /**< number of batches; 0 if the store has no cold rows or no cache */
+	uint64_t announced; /**< batches announced; 0 if the store has no cold rows or no cache */
 	/** number of times the window of the store (rung_store_opts.window_rows_max) was full; the
 	 * batch is announced again after the next gather */
 	uint64_t announce_refused;

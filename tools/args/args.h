@@ -102,8 +102,8 @@ struct tool_option {
 /** Options that several subcommands share. */
 struct tool_option_set {
 	const struct tool_option *options;
-	void (*begin)(void *args); /**< before the first option; may be NULL */
-	tool_check_fn *check;      /**< after the last; may be NULL */
+	void (*begin)(void *args); /**< called before the first option; may be NULL */
+	tool_check_fn *check;      /**< called after the last option; may be NULL */
 };
 
 extern const struct tool_option_set tool_common_set; /**< struct tool_common */

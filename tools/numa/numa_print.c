@@ -21,7 +21,8 @@ char *numa_list_text(const struct rung_id_list *list)
 		return NULL;
 	if (list->count == 0)
 		fputc('-', out);
-	/* one step per range i .. last of consecutive numbers; the list is ascending */
+	/* each step prints one range of consecutive numbers, ids[i] to ids[last]; the list is
+	 * ascending */
 	for (uint32_t i = 0, last; i < list->count; i = last + 1) {
 		for (last = i;
 		     last + 1 < list->count && list->ids[last + 1] == list->ids[last] + 1;)

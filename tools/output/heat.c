@@ -27,8 +27,8 @@ static void bounds(const struct heat_map *map, double *low, double *high)
 	*low = *high = NAN;
 	for (size_t i = 0; i < map->row_count * map->column_count; i++) {
 		if (isfinite(map->values[i])) {
-			*low = fmin(*low, map->values[i]); /* these return the other argument for a
-			*NaN */
+			/* fmin() and fmax() return the other argument if one is NaN */
+			*low = fmin(*low, map->values[i]);
 			*high = fmax(*high, map->values[i]);
 		}
 	}

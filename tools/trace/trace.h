@@ -35,7 +35,7 @@ struct trace_input {
 	struct rung_graph *graph;
 	uint64_t *seeds; /* [seed_count] distinct train ranks */
 	uint64_t seed_count;
-	struct tool_fanouts fanouts; /* given, or those of the manifest */
+	struct tool_fanouts fanouts; /* as given, otherwise those of the manifest */
 	uint32_t batch;
 	struct tool_progress *progress;
 };

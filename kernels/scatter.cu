@@ -54,7 +54,7 @@ static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_coun
 	if (s->offset_align & (s->offset_align - 1))
 		return rung__fail(RUNG_E_INVAL,
 		                  "scatter kernel: an alignment of %" PRIu64
-		                  " is not a power of two",
+		                  " is not a power of two; use one",
 		                  s->offset_align);
 	if (block_count < 1 || (s->count && (!s->slots || !s->offsets || !s->out_rows || !s->out)))
 		return rung__fail(

@@ -170,7 +170,7 @@ static int compare_all(struct rung__verify *v)
 {
 	const struct rung_verify_opts *opts = &v->opts;
 	struct rung_verify_report *r = &v->report;
-	/* if the source of rows in place cannot be read, the report contains this already */
+	/* if the source of rows in place cannot be read, the report has that failure already */
 	const char *source = v->in_place_error[0] ? NULL : opts->source;
 	int rc = rung__verify_load_maps(v);
 
@@ -199,8 +199,8 @@ static int compare(struct rung__verify *v)
 	/* RUNG_E_CORRUPT means that the maps disagree, which conclude() reports */
 	if (v->report.bad_count == 0)
 		return rc == RUNG_E_CORRUPT ? 0 : rc;
-	/* With bad blocks, a comparison may fail because of them. The bad blocks are in the report
-	 * already, and such failures, or maps that disagree, are only their consequence. */
+	/* With bad blocks, a comparison may fail because of them. The report has the bad blocks
+	 * already. Such failures, and maps that disagree, are only their consequences. */
 	v->report.maps_disagree = 0;
 	return rc == RUNG_E_IO || rc == RUNG_E_RANGE || rc == RUNG_E_FORMAT || rc == RUNG_E_CORRUPT
 	               ? 0
@@ -346,7 +346,8 @@ static int copy_opts(struct rung__verify *v, const char *dir, const struct rung_
 	if (rc < 0)
 		return rc;
 	if (!dir)
-		return rung__fail(RUNG_E_INVAL, "rung_dataset_verify: dir is NULL");
+		return rung__fail(RUNG_E_INVAL,
+		                  "rung_dataset_verify: dir is NULL; give the folder of a dataset");
 	/* the condition is negated, so that NaN is rejected too */
 	if (!(v->opts.sample_share >= 0 && v->opts.sample_share <= 1))
 		return rung__fail(RUNG_E_INVAL,

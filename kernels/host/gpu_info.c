@@ -41,7 +41,7 @@ int rung__gpu_find(const char *name, unsigned version, const char *cure, void *f
 	                                                  cudaEnableDefault, &found),
 	                 what);
 	if (rc == 0 && (found != cudaDriverEntryPointSuccess || !function))
-		rc = rung__fail(RUNG_E_NOSUP, "cuda: this driver does not have %s: %s", name, cure);
+		rc = rung__fail(RUNG_E_NOSUP, "cuda: this driver does not have %s; %s", name, cure);
 	if (rc == 0)
 		memcpy(function_out, &function, sizeof(function));
 	return rc;

@@ -87,7 +87,7 @@ def _consumer(stream: Any) -> Optional[int]:
         raise TypeError(f"stream={stream!r}: not a CUDA stream; use its handle, -1 or None")
     # DLPack forbids 0: it could be the legacy or the per-thread default stream.
     if stream == 0 or stream < -1:
-        raise BufferError(f"stream={stream}: not a CUDA stream of DLPack; use 1 (default stream), "
+        raise BufferError(f"stream={stream}: not a CUDA stream in DLPack; use 1 (default stream), "
                           "2 (per thread), a handle, or -1 (no wait)")
     return None if stream == -1 else stream
 
@@ -294,8 +294,8 @@ class Foreign:
                                     tensor.dtype_bits)) if tensor.dtype_lanes == 1 else None
         self.device = (tensor.device_type, tensor.device_id)
         if self.device[0] == CUDA != device[0]:
-            raise InvalidError(f"{type(source).__name__} on {device_name(self.device)}: without "
-                               "__dlpack_device__() no stream can wait for it; add that method")
+            raise InvalidError(f"{type(source).__name__} on {device_name(self.device)}: no stream "
+                               "can wait for it without __dlpack_device__(); add that method")
         self.read_only = bool(versioned and managed.flags & _READ_ONLY)
 
     @property

@@ -225,10 +225,10 @@ static int parse_shape(struct cursor *c, struct rung_array_info *array)
 		if (!comma)
 			return malformed(c, "a comma is missing in shape");
 		if (array->dim_count == RUNG_DIMS_MAX)
-			return rung__fail(
-				RUNG_E_FORMAT,
-				"%s: more than %d dimensions; reshape it: a.reshape(len(a), -1)",
-				c->name, RUNG_DIMS_MAX);
+			return rung__fail(RUNG_E_FORMAT,
+			                  "%s: more than %d dimensions are not supported; reshape "
+			                  "it: a.reshape(len(a), -1)",
+			                  c->name, RUNG_DIMS_MAX);
 		rc = parse_dim(c, &array->dims[array->dim_count]);
 		if (rc < 0)
 			return rc;

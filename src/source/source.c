@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Opening a source: which format a spec names, and the formats .npy and raw:. The other formats are
- * in separate files, which this file calls; they do not know each other.
+ * in separate files, which this file calls, and which do not depend on each other.
  */
 #include <errno.h>
 #include <limits.h>
@@ -110,7 +110,7 @@ static int open_raw(struct rung_source *src)
 	if (!parse_raw(text, &src->info, &src->data_offset, &path_len)) {
 		rung__free(text);
 		return rung__fail(RUNG_E_INVAL,
-		                  "source '%s': write it as " RAW_USAGE
+		                  "source '%s': not valid; write it as " RAW_USAGE
 		                  ", as in raw:node_feat.npy,f16,121751666x768",
 		                  src->spec);
 	}

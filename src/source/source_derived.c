@@ -126,10 +126,11 @@ int rung__source_open_range(struct rung_source *src)
 
 	if (!rung__parse_number(&at, ',', &first) || *at++ != ',' ||
 	    !rung__parse_number(&at, '\0', &end) || first > end || end > INT64_MAX / 8)
-		return rung__fail(RUNG_E_INVAL,
-		                  "source '%s': write it as range:FIRST,END, as in range:0,60000 "
-		                  "for 0 to 59999",
-		                  src->spec);
+		return rung__fail(
+			RUNG_E_INVAL,
+			"source '%s': not valid; write it as range:FIRST,END, as in range:0,60000 "
+			"for 0 to 59999",
+			src->spec);
 	derived = begin(src, &range_ops, NULL);
 	if (!derived)
 		return RUNG_E_NOMEM;
@@ -225,16 +226,16 @@ int rung__source_check_derived(const struct rung_source *src, const char **inner
 
 	*inner_spec_out = padded ? padded_spec(src->spec, numbers) : every_spec(src->spec, numbers);
 	if (!*inner_spec_out && padded)
+		return rung__fail(RUNG_E_INVAL,
+		                  "source '%s': not valid; write it as pad:ROWS,SRC, as in "
+		                  "pad:244160499,node_label.npy",
+		                  src->spec);
+	if (!*inner_spec_out)
 		return rung__fail(
 			RUNG_E_INVAL,
-			"source '%s': write it as pad:ROWS,SRC, as in pad:244160499,node_label.npy",
+			"source '%s': not valid; write it as every:PERIOD,FIRST,END,SRC, as in "
+			"every:5,0,3,ids.npy for the first 3 of every 5 rows",
 			src->spec);
-	if (!*inner_spec_out)
-		return rung__fail(RUNG_E_INVAL,
-		                  "source '%s': write it as every:PERIOD,FIRST,END,SRC, as in "
-		                  "every:5,0,3,ids.npy for the first 3 of "
-		                  "every 5 rows",
-		                  src->spec);
 	return 0;
 }
 

@@ -28,7 +28,7 @@ static int check_shape(const struct rung_source *src, uint64_t vertex_count)
 		                  "%s: the mask has %" PRIu64 " entries, but there are %" PRIu64
 		                  " vertices; give one entry per vertex",
 		                  spec, info->row_count, vertex_count);
-	/* also where repeats are allowed: a set has at most one entry per vertex, see above */
+	/* also checked where repeats are allowed: a set has at most one entry per vertex */
 	if (info->row_count > vertex_count)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: has %" PRIu64 " ids, but there are only %" PRIu64
@@ -142,7 +142,7 @@ static int check_distinct(const struct rung_source *src, uint64_t vertex_count, 
 
 	if (!seen)
 		return rung__fail(RUNG_E_NOMEM,
-		                  "%s: no memory for a bit for each of %" PRIu64 " vertices",
+		                  "%s: no memory for a bitmap of %" PRIu64 " vertices",
 		                  rung__source_spec(src), vertex_count);
 	for (uint64_t i = 0; rc == 0 && i < count; i++) {
 		if (seen[ids[i] / 64] >> (ids[i] % 64) & 1)

@@ -224,9 +224,9 @@ static int check_file(const char *path, const struct rung__offer *offer, uint64_
 			path, file_idx, offer->path);
 	if ((uint64_t)st.st_size != bytes)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: features file %" PRIu64 " of %s has %jd bytes, not %" PRIu64
-		                  ": it was changed while the store was shared; stage the dataset "
-		                  "again and share it again",
+		                  "%s: features file %" PRIu64 " of %s has %jd bytes, but %" PRIu64
+		                  " are expected: it was changed while the store was shared; "
+		                  "stage the dataset again and share it again",
 		                  path, file_idx, offer->path, (intmax_t)st.st_size, bytes);
 	return 0;
 }
@@ -458,7 +458,8 @@ int rung_store_attach(const char *share_path, const struct rung_store_opts *opts
 	int rc;
 
 	if (!share_path || !store_out)
-		return rung__fail(RUNG_E_INVAL, "rung_store_attach: NULL given");
+		return rung__fail(RUNG_E_INVAL,
+		                  "rung_store_attach: share_path and store_out must not be NULL");
 	rc = rung__share_request(share_path, &answer);
 	if (rc == 0)
 		rc = open_answer(share_path, opts, &answer, store_out);

@@ -12,9 +12,9 @@ int rung_store_alloc(struct rung_store *store, uint64_t bytes, void **memory_out
 	if (store->device)
 		return store->device_ops->alloc(store->device, bytes, memory_out);
 	*memory_out = rung__malloc_huge(bytes);
-	return *memory_out
-	               ? 0
-	               : rung__fail(RUNG_E_NOMEM, "store: no memory for %" PRIu64 " bytes", bytes);
+	return *memory_out ? 0
+	                   : rung__fail(RUNG_E_NOMEM, "store: no host memory for %" PRIu64 " bytes",
+	                                bytes);
 }
 
 void rung_store_free(struct rung_store *store, void *memory)

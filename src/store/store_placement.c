@@ -113,11 +113,12 @@ static int check_all(const struct rung_store *store, const struct rung__placemen
 	if (!store->attached)
 		wanted += host_bytes(sizes) + sizes->frames_bytes;
 	if (available > 0 && wanted > available) /* 0: unknown */
-		return rung__fail(
-			RUNG_E_NOMEM,
-			"store: %" PRIu64 " bytes of host memory are needed, but %" PRIu64
-			" are available (machine, control groups); give a smaller host budget",
-			wanted, available);
+		return rung__fail(RUNG_E_NOMEM,
+		                  "store: %" PRIu64
+		                  " bytes of host memory are needed, but the machine "
+		                  "and the process's control groups have only %" PRIu64
+		                  " available; give a smaller host budget",
+		                  wanted, available);
 	return 0;
 }
 

@@ -24,7 +24,7 @@ class WithoutGpu(CliTest):
                 with self.subTest([name] + args):
                     done = self.run_rung(name, self.staged, "--host", "40%", *args, *more)
                     self.assertRegex(done.stderr,
-                                     r"\Arung %s: the CPU gathers: %s\n\Z" % (name, WHY))
+                                     r"\Arung %s: gathering on the CPU: %s\n\Z" % (name, WHY))
                     found = self.json_of(name, self.staged, "--host", "40%", *args, *more)
                     self.assertEqual(found["device"], "cpu")
                     self.assertRegex(found["device_why"], r"\A%s\Z" % WHY)

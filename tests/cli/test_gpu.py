@@ -180,7 +180,7 @@ class Machines(GpuTest):
             self.fails("bench", self.staged, "--device", "cuda", code=77,
                        says=["rung bench: cuda: looking for GPUs: ", why])
             done = self.run_rung("bench", self.staged, "--gpu", "10%", "--rows", "1000", "--check")
-            self.assertRegex(done.stderr, r"\Arung bench: the CPU gathers: cuda: "
+            self.assertRegex(done.stderr, r"\Arung bench: gathering on the CPU: cuda: "
                              r"looking for GPUs: .*%s\)\n\Z" % why)
             self.assertIn("checked: 0 wrong rows", done.stdout)
 
@@ -189,7 +189,7 @@ class Machines(GpuTest):
         for args in (["--gpus", "2"], ["--peers", "3"], ["--gpus", "0,7"]):
             self.fails("plan", self.staged, "--device", "cuda", *args, code=77,
                        says=["does not exist", "CUDA shows 2 GPUs"])
-            self.assertIn("the CPU gathers: cuda: GPU ",
+            self.assertIn("gathering on the CPU: cuda: GPU ",
                           self.run_rung("plan", self.staged, *args).stderr)
 
 

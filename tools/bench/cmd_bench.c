@@ -38,7 +38,8 @@ static void check_origin(const struct argp_state *state, const struct bench_args
 		           budget);
 	if (args->attach && args->share)
 		argp_error(state,
-		           "--attach and --share exclude each other: other processes attach to %s",
+		           "--attach and --share exclude each other: other processes can attach to "
+		           "%s, too",
 		           args->attach);
 	if (args->store.profile && (args->attach || args->in_flight < 2 || args->look_ahead ||
 	                            bench_ids_are_vertices(args)))

@@ -176,7 +176,8 @@ static bool table_slots(const struct rung__cuda_sampler *s, uint64_t *slots_out)
 	return true;
 }
 
-/* Appends a part to the workspace, aligned to SAMPLE_ALIGN. With workspace NULL only `used` counts.
+/* Appends a part to the workspace, aligned to SAMPLE_ALIGN. If workspace is NULL, only `used`
+ * changes.
  * @return false on overflow */
 template <class Part>
 static bool add_part(void *workspace, uint64_t *used, uint64_t count, uint64_t item_bytes,

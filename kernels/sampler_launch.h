@@ -105,7 +105,7 @@ enum rung__cuda_sample_outcome {
 	RUNG__CUDA_SAMPLE_SEED_TWICE,    /* seeds `other` and `index` are both `value` */
 	RUNG__CUDA_SAMPLE_MANY_EDGES,    /* edge_counts[hop] exceeds the capacity */
 	RUNG__CUDA_SAMPLE_MANY_VERTICES, /* vertex_counts[hop + 1] exceeds the capacity */
-	/* graph: indptr[index] is `value`, the next entry `other` */
+	/* graph: indptr[index] is `value`, and the next entry is `other` */
 	RUNG__CUDA_SAMPLE_BAD_LIST,
 	RUNG__CUDA_SAMPLE_BAD_VERTEX /* graph: indices[index] is `value`, not a vertex */
 };

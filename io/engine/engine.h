@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
- * An engine is a way of keeping many reads of one file in flight. The file reader uses the best one
- * that works.
+ * An engine keeps many reads of one file in flight. The file reader uses the best engine that
+ * works.
  *
- * There are four, best first. `nvme` sends NVMe commands directly. It queries the file's extents
- * only once, so it is opt-in. `io_uring_poll` polls and keeps a core busy, and is opt-in too. The
- * others are `io_uring`, and `pread` with a pool of threads. An engine is accepted only after a
- * read through it has returned the same bytes as pread(). The statistics list the refused engines
- * and features, with reasons, in engine_steps and engine_parts. tests/vm/ runs all four on emulated
- * NVMe disks of both block sizes.
+ * There are four, best first: `nvme`, `io_uring_poll`, `io_uring`, `pread`. `nvme` sends NVMe
+ * commands directly; it queries the file's extents only once, so it is opt-in. `io_uring_poll`
+ * polls, which keeps a core busy, so it is opt-in too. `pread` uses a pool of threads. An engine is
+ * accepted only after a read through it has returned the same bytes as pread(). The statistics list
+ * the refused engines and features, with reasons, in engine_steps and engine_parts. tests/vm/ runs
+ * all four on emulated NVMe disks of both block sizes.
  *
  * A ring is created by the thread that uses it, with DEFER_TASKRUN, else COOP_TASKRUN, else
  * neither. Pool, file and ring descriptor are registered one by one, and the kernel can refuse each
@@ -34,7 +34,7 @@ struct rung__engine_args {
 /** The outcome of opening an engine. */
 struct rung__engine_report {
 	char why[RUNG__WHY_BYTES]; /* on failure: the reason */
-	/* features that make the engine faster, with the reason why one is missing; constant
+	/* features that make the engine faster, each with the reason if it is missing; constant
 	 * texts */
 	struct rung_engine_step parts[RUNG_ENGINE_STEPS_MAX];
 	uint32_t part_count;
@@ -47,7 +47,8 @@ struct rung__engine_ops {
 	/* text for EOPNOTSUPP at the first read; NULL: the error has no special meaning */
 	const char *unsupported;
 	bool direct; /* it bypasses the page cache, whatever the flags of the descriptor are */
-	bool maps;   /* it reads the disk, not the file: the probe reads in several places */
+	/* it maps the file to positions on the disk: the probe checks several places */
+	bool maps;
 	/**
 	 * Called by the thread that will submit and reap.
 	 * @param report  zeroed

@@ -3,10 +3,10 @@
  * NVMe passthrough: read commands sent directly to the namespace's generic device (/dev/ngXnY,
  * opened for reading), without file system and block layer.
  *
- * The position of the file on the disk is queried once, at open. Therefore the engine is opt-in:
- * unlike with other engines, the file must not change while the store is open. Opening the device
- * requires root or read permission on it. The page cache is bypassed, so the file is written back
- * first.
+ * The position of the file on the disk is queried once, at open. With this engine, unlike the
+ * others, the file must therefore not change while the store is open, so the engine is opt-in.
+ * Opening the device requires root or read permission on it. The page cache is bypassed, so the
+ * file is written back first.
  *
  * A read across the border between two extents is cut there and comes back short, as it does at the
  * end of the file.

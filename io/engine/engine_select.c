@@ -56,7 +56,8 @@ static int probe_at(const struct rung__reader *reader, uint64_t offset,
 	int32_t result = 0;
 	int rc;
 
-	/* a bad block here is not the engine's fault, and all other rows can be read */
+	/* pread() has found a bad block, which is not the engine's fault; the other rows can be
+	 * read */
 	if (got < 0 && offset > 0)
 		return 0;
 	if (got < 0)

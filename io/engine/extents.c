@@ -2,7 +2,7 @@
 /*
  * Reads the extents of a file by FS_IOC_FIEMAP.
  *
- * Only file systems that report positions on the device they are mounted from are queried. Only
+ * Only file systems whose positions refer to the device they are mounted from are queried. Only
  * extents whose bytes on the disk equal the file's are accepted: they must not be compressed,
  * encrypted, inline, unwritten, or on the real-time device of an XFS. Extents shared with another
  * file are valid: a write to the other file copies them first.
@@ -22,7 +22,7 @@
 #define EXTENTS_MAX (1u << 20) /* 24 MiB of extents; a more fragmented file is rejected */
 #define ASK_MAX     512u       /* extents per call */
 #define XFS_MAGIC   0x58465342 /* "XFSB" */
-/* the bytes of these extents are not on the disk, or differ from the file's */
+/* flags of extents whose bytes are not on the disk, or differ from the file's */
 #define FLAGS_REFUSED                                                                              \
 	(FIEMAP_EXTENT_UNKNOWN | FIEMAP_EXTENT_DELALLOC | FIEMAP_EXTENT_ENCODED |                  \
 	 FIEMAP_EXTENT_DATA_ENCRYPTED | FIEMAP_EXTENT_NOT_ALIGNED | FIEMAP_EXTENT_DATA_INLINE |    \
@@ -69,7 +69,7 @@ const char *rung__extents_join(struct rung__extents *extents)
 
 		if (extent.offset != end || extent.bytes == 0)
 			break;
-		/* fewer extents: reads are cut at the borders between them */
+		/* join adjacent extents, because reads are cut at the borders */
 		if (count > 0 && last->at + last->bytes == extent.at)
 			last->bytes += extent.bytes;
 		else

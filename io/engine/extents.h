@@ -13,7 +13,7 @@ struct rung__extent {
 	uint64_t bytes;
 };
 
-/** The extents of a file in order, from its first byte on and without a gap. Extents that are
+/** The extents of a file, in order and without gaps from its first byte on. Extents that are
  * adjacent on the disk are joined. */
 struct rung__extents {
 	struct rung__extent *list;

@@ -16,7 +16,8 @@
 #include "file/file.h"
 #include "engine/file_reader.h"
 
-/* Limit of a merged read: a larger one transfers no more rows per second, and delays others. */
+/* Maximum size of a merged read: larger ones would not increase the rows per second, and would
+ * delay other reads. */
 #define READ_BYTES_MAX 131072u
 
 static int reopen_failed(const struct rung__reader *reader)
@@ -66,8 +67,8 @@ static int open_file(struct rung__reader *reader, int from_fd, bool buffered)
 	return 0;
 }
 
-/* The largest read that the device gets as one command. The kernel splits a longer one, which then
- * completes with its last part. */
+/* The largest read that the kernel sends to the device as one command. It splits a longer read,
+ * which completes only with its last part. */
 static uint32_t read_bytes_max(const struct rung__reader *reader)
 {
 	struct rung__block_device device;
@@ -123,7 +124,7 @@ close_reader:
 	return rc;
 }
 
-/* The engine failed after its probe, while the merge gap was measured. */
+/* Report that the engine failed after its probe, while the merge gap was measured. */
 static int start_failed(struct rung__reader *reader, int err)
 {
 	rung__engine_end(reader);

@@ -15,10 +15,11 @@
 struct rung__reader {
 	struct rung__reader_args args;
 	struct rung__geometry geometry;
-	char *path;     /* owned, for messages */
-	int fd;         /* its own descriptor; -1: not open */
-	bool direct;    /* reads bypass the page cache */
-	char why[1024]; /* why the file or the engine is not the best possible one; "": both are */
+	char *path;  /* owned, for messages */
+	int fd;      /* its own descriptor; -1: not open */
+	bool direct; /* reads bypass the page cache */
+	/* why the file is not opened, or the engine is not chosen, in the best way; "": both are */
+	char why[1024];
 
 	/* valid from start to stop */
 	const struct rung__engine_ops *ops; /* of the engine in use */
@@ -47,12 +48,12 @@ void rung__engine_end(struct rung__reader *reader);
 
 /* ---- merge_gap.c ---- */
 
-#define RUNG__MERGE_GAP_DEFAULT 16384u /* bytes, if the device is not measured */
+#define RUNG__MERGE_GAP_DEFAULT 16384u /* the gap in bytes, if the device is not measured */
 
 /**
- * The bytes that the device transfers in the time that one more read would take: its bandwidth
- * divided by its reads per second, measured through the engine in use and cached in the process by
- * device and engine.
+ * The merge gap: the bytes that the device transfers in the time of one more read, which are its
+ * bandwidth divided by its reads per second, measured through the engine in use and cached in the
+ * process by device and engine.
  *
  * @param ops         of the reader
  * @param read_bytes  size of the large reads

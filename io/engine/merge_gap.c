@@ -2,8 +2,8 @@
 /*
  * Measures the merge gap: the largest gap at which reading two rows together is faster than two
  * reads. A device completes a fixed number of reads per second, whatever their size, up to its
- * bandwidth. So g more bytes cost g / bandwidth, and another read costs 1 / rate. Reading two rows
- * together is faster if the gap is below bandwidth / rate.
+ * bandwidth. So reading g more bytes costs g / bandwidth seconds, and one more read costs 1 / rate
+ * seconds. Reading two rows together is faster if the gap is below bandwidth / rate.
  *
  * Both are measured at the queue depth that the store will use, at random positions of the file,
  * for about 20 ms each. That is short: the result is accurate to about 20 %. Within that range the

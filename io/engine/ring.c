@@ -3,10 +3,10 @@
  * Creates a ring and reaps its completions.
  *
  * The best set-up is tried first, and each part falls back separately. DEFER_TASKRUN with
- * SINGLE_ISSUER processes completions when the thread waits, instead of interrupting it. The
- * fallbacks are COOP_TASKRUN, and no flags. Pool, file and ring are registered; each is left out if
- * the kernel or RLIMIT_MEMLOCK refuses it. With DEFER_TASKRUN completions appear only inside a
- * waiting call, so waiting always enters the kernel.
+ * SINGLE_ISSUER processes completions when the thread waits, instead of interrupting it. The first
+ * fallback is COOP_TASKRUN, the second is a ring without these flags. Pool, file and ring are
+ * registered; each is left out if the kernel or RLIMIT_MEMLOCK refuses it. With DEFER_TASKRUN
+ * completions appear only inside a waiting call, so waiting always enters the kernel.
  */
 #include "engine/ring.h"
 
@@ -23,7 +23,7 @@
 /* Flags that older kernels reject with EINVAL, best first. */
 static const struct setup {
 	unsigned flags;
-	const char *why; /* why this is not the best choice; "": it is */
+	const char *why; /* why these flags are not the best ones; "": they are */
 } setups[] = {
 	{ IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN | IORING_SETUP_SUBMIT_ALL, "" },
 	{ IORING_SETUP_COOP_TASKRUN | IORING_SETUP_SUBMIT_ALL,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** An io_uring ring, which three engines share. Pool, file and ring descriptor are registered if
- * the kernel permits. */
+/** An io_uring ring: the code that three engines share. Pool, file and ring descriptor are
+ * registered if the kernel permits. */
 #ifndef RUNG_IO_RING_H
 #define RUNG_IO_RING_H
 
@@ -11,7 +11,7 @@
 
 #define RUNG__PIECE_SHIFT_MAX 30 /* a registered buffer has at most 1 GiB */
 
-struct nvme_drive; /* of engine_nvme.c */
+struct nvme_drive; /* defined in engine_nvme.c */
 
 struct rung__engine {
 	struct io_uring ring;

@@ -8,9 +8,9 @@
 #include "base/base.h"
 
 /**
- * The folder. Files are created in OUT.partial, which this process keeps locked. When it is
- * complete, one rename makes it OUT. So at any moment OUT is absent, the old dataset, or the new
- * one.
+ * The folder that staging writes. Files are created in OUT.partial, which this process keeps
+ * locked. When it is complete, one rename makes it OUT. So at any moment OUT is absent, the old
+ * dataset, or the new one.
  */
 struct rung__stage_dir {
 	char *path;         /* path of OUT, without trailing slashes */
@@ -28,7 +28,7 @@ struct rung__stage_dir {
 	bool staged; /* OUT is a dataset, possibly that of the job to resume */
 	/* OUT still has its journal: a run was killed after the rename, before the clean-up */
 	bool published;
-	/* message about replaced data that could not be removed; "": none remain */
+	/* message that replaced data could not be removed; "": all are removed */
 	char left[RUNG__ERROR_BYTES];
 };
 

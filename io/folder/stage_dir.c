@@ -90,7 +90,8 @@ static int open_parent(struct rung__stage_dir *dir)
 	return rc;
 }
 
-/* The temporary names of the folder are longer than its own; aside_name is the longest. */
+/* Check the length of the longest temporary name, aside_name, which is longer than the name of the
+ * folder itself. */
 static int check_length(const struct rung__stage_dir *dir)
 {
 	const long name_max = fpathconf(dir->parent_fd, _PC_NAME_MAX);

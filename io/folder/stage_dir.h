@@ -19,7 +19,7 @@ int rung__stage_dir_init(struct rung__stage_dir *dir, const char *out_dir, bool 
  * neither resumed nor discarded.
  */
 int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *journal);
-/** Open an OUT that is `staged` as `fd`, and set `published`. If it is published, lock it, because
+/** Open OUT as `fd` if it is `staged`, and set `published`. A published folder is locked, because
  * its clean-up is still to be done. @return 0, RUNG_E_BUSY if another process holds the lock, or
  * the status of errno */
 int rung__stage_dir_open_out(struct rung__stage_dir *dir);

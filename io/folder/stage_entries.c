@@ -23,8 +23,8 @@
 /* how every manifest starts, whatever its version, and even if the rest is damaged */
 #define FORMAT_LINE "{\n \"format\": \"" RUNG__FORMAT_NAME "\""
 
-/* Temporary files that have a name for a moment, or while they are written. They belong to graphs
- * that stay in files (src/edges, src/file/direct.c). */
+/* Temporary files of graphs that stay in files (src/edges, src/file/direct.c). They have a name
+ * only for a moment, or while they are written. */
 static bool is_temporary(const char *name)
 {
 	return strcmp(name, RUNG__INDPTR ".partial") == 0 ||
@@ -171,7 +171,7 @@ static bool is_finished(const struct rung__journal *journal, const char *name)
 {
 	const bool features =
 		strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0;
-	/* lines of rows name the first of their files */
+	/* a line of rows names only the first of its files */
 	const char *first = features ? RUNG__FEATURES : name;
 
 	if (strcmp(name, RUNG__INDPTR) == 0) /* one step writes both files of the graph */

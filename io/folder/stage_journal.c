@@ -24,11 +24,12 @@
 
 #define HEAD_BYTES  (RUNG__CHECKSUM_DIGITS + 1u) /* the checksum and the space */
 #define SUMS_A_LINE 32u
-/* the checksums of about 60 TB of data; a longer file is refused before it is read */
+/* has room for the checksums of about 60 TB of data; a larger file is refused unread */
 #define JOURNAL_BYTES_MAX (UINT64_C(1) << 30)
 
-/* Move the texts of the valid lines together at the front, and end them with NUL. The first invalid
- * line ends the journal: lines are written in order, so nothing after it can be relied on.
+/* Move the texts of the valid lines to the front of the buffer, without gaps, and end them with
+ * NUL. The first invalid line ends the journal: lines are written in order, so nothing after it can
+ * be relied on.
  * @return bytes of the valid lines in the file */
 static uint64_t keep_good(char *text, uint64_t bytes)
 {
@@ -103,7 +104,7 @@ int rung__journal_begin(struct rung__journal *journal, int dir_fd)
 		openat(dir_fd, RUNG__JOURNAL, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
 	if (journal->fd < 0)
 		return rung__fail_errno(errno, "%s: cannot be created", journal->path);
-	/* the rest of an incomplete line would make the next line invalid */
+	/* otherwise the rest of an incomplete line would make the next line invalid */
 	if (ftruncate(journal->fd, (off_t)journal->bytes) < 0)
 		return rung__fail_errno(errno, "%s: cannot be truncated after its last valid line",
 		                        journal->path);

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #define RUNG__JOURNAL        "journal"
-#define RUNG__JOURNAL_RANKED "ranked" /* only with this line in the journal can a run be resumed */
+#define RUNG__JOURNAL_RANKED "ranked" /* a run can be resumed only if the journal has this line */
 
 struct rung__journal {
 	int fd;     /* -1: not open */

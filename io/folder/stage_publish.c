@@ -163,7 +163,7 @@ int rung__stage_dir_finish(struct rung__stage_dir *dir)
 
 int rung__stage_dir_publish(struct rung__stage_dir *dir)
 {
-	/* again: OUT may have appeared or changed while the data were written */
+	/* check again: OUT may have appeared or changed while the data were written */
 	int old = -1, rc = rung__stage_dir_check_out(dir, &old);
 
 	if (rc < 0)

@@ -23,7 +23,7 @@ const char *rung__preset_text(struct rung__preset *p, const char *format, ...)
 	char *text;
 
 	va_start(args, format);
-	/* no data set needs that many, so reaching the limit is reported as out of memory */
+	/* no data set needs as many, so a full list is reported as a lack of memory */
 	text = p->text_count < RUNG__PRESET_TEXTS_MAX ? rung__vformat(format, args) : NULL;
 	va_end(args);
 	if (text)
@@ -166,7 +166,7 @@ int rung__preset_npy_or_raw(struct rung__preset *p, const char *path, enum rung_
 		                  " bytes (%" PRIu64 " values of %s); copy it again",
 		                  path, bytes, row_bytes, row_items, rung_dtype_name(dtype));
 	*rows_out = bytes / row_bytes;
-	/* one item per row is an array with one dimension, as labels need it */
+	/* one item per row: described with one dimension, as labels need */
 	if (row_items == 1)
 		*spec_out = rung__preset_text(p, "raw:%s,%s,%" PRIu64, path, rung_dtype_name(dtype),
 		                              *rows_out);

@@ -13,8 +13,8 @@
 #define FEATURE_ITEMS 1024u
 
 /* The published sizes: the number of papers, and the number of papers with one of 19 classes, which
- * come first. The option's part is the name of a size; without it, the number of papers identifies
- * the size. */
+ * come first. The part in the option is the name of a size; without a part, the number of papers
+ * identifies the size. */
 static const struct size {
 	const char *name; /* name of the folder */
 	uint64_t papers, labelled;
@@ -76,8 +76,8 @@ static int igb_labels(struct rung__preset *p, uint64_t papers)
 	return p->derived.labels ? 0 : RUNG_E_NOMEM;
 }
 
-/* The splits are ranges of the labelled papers: the first 60 %, the next 20 %, and the rest. They
- * follow from the sizes, without a file. */
+/* The splits are ranges of the labelled papers: the first 60 %, the next 20 %, and the rest. No
+ * file contains them: they follow from the sizes. */
 static int igb_splits(struct rung__preset *p, uint64_t papers)
 {
 	const uint64_t labelled = labelled_of(papers), valid = labelled * 3 / 5,
@@ -102,7 +102,8 @@ int rung__preset_igb(struct rung__preset *p)
 	uint64_t papers = 0, edges;
 	int rc = find_dir(p);
 
-	/* the features are always opened, wanted or not: they have the number of papers */
+	/* the features are always opened, even if not requested, because their rows are the
+	 * papers */
 	if (rc == 0)
 		rc = rung__preset_file(p, "processed/paper/node_feat.npy", "features", &path);
 	if (rc == 0)

@@ -208,7 +208,7 @@ static int mag_graph(struct rung__preset *p, const struct mag_counts *counts)
 	return rc;
 }
 
-/* Whether a dict has an array with this key. */
+/* Whether the dict has an array with this key. */
 static bool has_array(const struct rung__pickle_dict *dict, const char *key)
 {
 	for (uint32_t i = 0; i < dict->count; i++) {

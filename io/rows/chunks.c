@@ -38,7 +38,7 @@ static int read_rows(const struct rung__chunks *chunks, uint64_t number, unsigne
 	if (span->streamed)
 		return rung_source_read(span->src, chunk->first, chunk->count, buffer);
 	rc = rung__direct_read_span(span->file, span->offset + begin, bytes, buffer, &chunk->rows);
-	/* the source then compares the CRC of a .npz member, which it has not read itself */
+	/* the rows of a .npz member were not read through the source, which now checks their CRC */
 	return rc == 0 && span->src ? rung__source_was_read(span->src, begin, bytes, chunk->rows)
 	                            : rc;
 }
@@ -51,7 +51,7 @@ int rung__chunk_read(struct rung__chunks *chunks, uint64_t number, unsigned char
 	if (!chunks->span.streamed)
 		return read_rows(chunks, number, buffer, chunk_out);
 	/* The number is assigned under the lock, so the source is read in order: in any other order
-	 * it would inflate bytes twice. */
+	 * the source would inflate bytes twice. */
 	pthread_mutex_lock(&chunks->turn);
 	rc = read_rows(chunks, chunks->next++, buffer, chunk_out);
 	pthread_mutex_unlock(&chunks->turn);

@@ -12,7 +12,7 @@
 #include "rows/rows.h"
 #include "source/source.h"
 
-/* largest gap between two rows of one read: reading a page more costs less than another read */
+/* largest gap between two rows of one read: one more page costs less than another read */
 #define GAP_BYTES 4096u
 
 struct rung__row_location {
@@ -23,7 +23,7 @@ struct rung__row_location {
 int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint64_t count_max,
                     int threads)
 {
-	/* a streamed source is fast only in order, and several threads would not keep the order */
+	/* a streamed source is fast only if read in order, which several threads would not do */
 	if (rung__source_location(src).streamed)
 		threads = 1;
 	*rows = (struct rung__rows){ .src = src, .count_max = count_max, .threads = threads };

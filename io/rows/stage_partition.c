@@ -74,12 +74,13 @@ struct partitioning {
 	uint64_t bucket_count, chunk_rows, batch_rows;
 	/* [bucket_count] size of each bucket in bytes, including the batch that is being written */
 	uint64_t *filled;
-	uint64_t *written; /* [bucket_count] the same, without that batch */
+	uint64_t *written; /* [bucket_count] the same, without the batch that is being written */
 	/* [bucket_count + 1] for each area: the offset of each bucket's piece in it. A piece is the
-	 * incomplete page that the batch before began, and this batch's rows */
+	 * incomplete last page of the previous batch, followed by the rows of this batch */
 	uint64_t *offsets[2];
-	/* [chunks of a batch][bucket_count] number of the bucket's rows in the batch that precede
-	 * the chunk; while chunks are read, the index of the next row. 32 bits halve the table */
+	/* [chunks of a batch][bucket_count] how many of the batch's rows in the bucket come before
+	 * the chunk; while the chunk is read, the index of its next row in the bucket. 32 bits
+	 * halve the table */
 	uint32_t *next;
 	unsigned which;       /* number of the area that is being filled */
 	uint64_t batch_first; /* first row of the batch that is being filled */
@@ -176,8 +177,9 @@ static void partition_chunk(void *ctx, uint64_t chunk, uint64_t first, uint64_t 
 	atomic_fetch_add(&p->rows->partition_sum, sum);
 }
 
-/* Append a piece to its bucket. Runs in a job, for the batch that was filled last: `which` has
- * changed, and `filled` and `written` stay as end_batch() left them until all jobs have ended. */
+/* Append a piece to its bucket. Runs in a job, for the batch that was filled last, so its area is
+ * not `which` any more; `filled` and `written` stay as end_batch() left them until all jobs have
+ * ended. */
 static int write_bucket(void *ctx, uint64_t bucket, uint32_t worker)
 {
 	const struct partitioning *p = ctx;
@@ -196,8 +198,8 @@ static int write_bucket(void *ctx, uint64_t bucket, uint32_t worker)
 	                          rung__bucket_offset(rows, bucket) + page);
 }
 
-/* Zero the rest of each piece's last page, and make this batch the one to be written. The writes of
- * the previous batch must have ended, because they use the same members. */
+/* Zero the rest of each piece's last page, and hand the batch over for writing. The writes of the
+ * previous batch must have ended, because they use the same members. */
 static void end_batch(struct partitioning *p, uint64_t count)
 {
 	const uint64_t buckets = p->bucket_count,
@@ -286,8 +288,8 @@ static int partition_all(struct partitioning *p, uint64_t first)
 	return failed < 0 ? failed : rc;
 }
 
-/* The number of rows that an earlier run has partitioned. Their bytes in each bucket are not in the
- * journal, because they follow from the ranks of these rows: they are counted again. */
+/* The number of rows that an earlier run has partitioned. The journal does not have their bytes in
+ * each bucket, which are counted again from the ranks of these rows. */
 static uint64_t partitioned_before(struct partitioning *p)
 {
 	const struct rung__stage_rows *rows = p->rows;
@@ -297,7 +299,7 @@ static uint64_t partitioned_before(struct partitioning *p)
 	char *at;
 
 	if (words) {
-		/* rows of a range, which the schedule has read from this line */
+		/* skip the rows of a range, which the schedule has read already */
 		strtoull(words, &at, 10);
 		partitioned = RUNG__MIN(strtoull(at, NULL, 10), rows->row_count);
 	}

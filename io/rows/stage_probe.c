@@ -27,7 +27,8 @@
 struct probe {
 	const struct rung__direct *file;
 	uint64_t bytes; /* size of one read or write */
-	/* number of positions, which are `bytes` apart and used round robin; offset of the first */
+	/* the number of positions, and the offset of the first; positions are `bytes` apart and are
+	 * used in turn */
 	uint64_t positions, first;
 	uint64_t done; /* number of jobs in earlier rounds */
 	bool writes;
@@ -47,7 +48,7 @@ static int move(void *ctx, uint64_t job, uint32_t worker)
 	return rung__direct_read(probe->file, buffer, probe->bytes, offset);
 }
 
-/* Run rounds of jobs for PROBE_NS. @return jobs per second; 0 if one failed */
+/* Run rounds of jobs for PROBE_NS. @return jobs per second; 0 if a job failed */
 static double rate(struct probe *probe, uint32_t threads)
 {
 	const uint64_t begin_ns = rung__now_ns();

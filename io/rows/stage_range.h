@@ -26,8 +26,9 @@ struct rung__row_range_part {
 /** Rows of ranks [first, end) of an array, as stored in its files. */
 struct rung__row_range {
 	uint64_t first, end;
-	uint64_t partition_sum; /* value of rows->partition_sum after the range was filled */
-	uint64_t piece_count;   /* number of pieces in which the range is written */
+	/* the value that rows->partition_sum had after the range was filled */
+	uint64_t partition_sum;
+	uint64_t piece_count; /* number of pieces in which the range is written */
 	struct rung__row_range_part parts[RUNG__FILES_MAX];
 };
 
@@ -52,11 +53,11 @@ struct rung__stage_rows {
 	unsigned char *areas[2];
 	unsigned char *read_buffers;    /* [plan.reader_count][plan.read_bytes] */
 	struct rung__features gathered; /* the source's file and layout, for `reads` */
-	struct rung__row_reads *reads;  /* reads of single rows; NULL except for "gather" */
+	struct rung__row_reads *reads;  /* reader of single rows; NULL except for "gather" */
 	/* [plan.range_rows] vertices of the range, ascending; NULL for "passes" */
 	void *vertices;
-	/* [file_count][RUNG__BLOCK_BYTES] bytes of the last range in the block that the next range
-	 * continues */
+	/* [file_count][RUNG__BLOCK_BYTES] bytes of the previous range in the block in which the
+	 * next range begins */
 	unsigned char *tails;
 	bool tails_known;                      /* false until a range was filled by this run */
 	const struct rung__row_range *written; /* the range that jobs are writing now */

@@ -3,7 +3,7 @@
  * Prepares a range of rows in memory as it will be stored in the files, and writes it. The range
  * begins with the checksum block of its first row, so that writes are aligned. The checksum of
  * every block is computed in memory before the block is written, so that data which the device
- * changes are noticed. The part of that first block that belongs to the previous range is copied
+ * changes are noticed. The bytes of the previous range in that first block are copied from memory
  * or, in a resumed run, read from the file; the journal has a checksum of it.
  */
 #include <errno.h>
@@ -23,8 +23,8 @@
 
 uint64_t rung__row_range_bytes(const struct rung__layout *layout, uint64_t row_count)
 {
-	/* added for each file: the block of the first row, the header, and the rest of the last
-	 * page */
+	/* added for each file: the bytes before the first row in its block, the header, and the
+	 * rest of the last page */
 	return row_count * layout->row_stride +
 	       layout->file_count * (RUNG__BLOCK_BYTES + RUNG__NPY_DATA_OFFSET + RUNG__PAGE_BYTES);
 }

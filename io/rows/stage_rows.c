@@ -93,8 +93,8 @@ static void put_partitioned(void *ctx, uint64_t chunk, uint64_t first, uint64_t 
 
 /* ---- gather ---- */
 
-/* Place the rows of one read, which have the same distances as in the source. Called by the thread
- * that stages, so it may report progress. */
+/* Place the rows of one read; in its buffer they have the same distances as in the source. Called
+ * by the thread that stages, so it may report progress. */
 static int put_gathered(void *ctx, uint64_t first, uint64_t end, const unsigned char *row)
 {
 	const struct range_fill *filling = ctx;
@@ -163,8 +163,8 @@ static int finish_range(struct rung__stage_rows *rows, struct rung__jobs **jobs,
 	*jobs = NULL;
 	if (rc == 0)
 		rc = rung__row_range_note(rows, range);
-	/* the last range is synced with the files, unless it must be recorded before they are
-	 * truncated, because its bucket is after their final end */
+	/* The last range needs no commit, because the files are synced next. Only "partition" must
+	 * record it before the files are truncated, because its bucket is after their final end. */
 	if (rc == 0 &&
 	    (range->end < rows->row_count || rows->plan.kind == RUNG_ROW_ORDER_PARTITION))
 		rc = commit(rows);
@@ -414,7 +414,7 @@ static int write_all(struct rung__stage_rows *rows)
 	int rc = resume(rows, &begun);
 
 	note_resumed(rows, rows->done);
-	/* the progress that counts each finished row with its share of the reads and writes */
+	/* progress counts each finished row with its share of the bytes read and written */
 	rows->stage->step_done = (uint64_t)((double)rows->stage->step_total * (double)rows->done /
 	                                    (double)rows->row_count);
 	for (uint32_t f = 0; f < rows->layout.file_count && rc == 0; f++)

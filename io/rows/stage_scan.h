@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Reads rows in the order of their positions, for "passes" and "partition". Also has the limits
- * for the reads of "gather". */
+/** Reads rows in the order of their positions, for "passes" and "partition". This file also has the
+ * limits for the reads of "gather". */
 #ifndef RUNG_IO_STAGE_SCAN_H
 #define RUNG_IO_STAGE_SCAN_H
 

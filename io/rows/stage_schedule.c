@@ -27,8 +27,8 @@
 
 #define READ_BYTES (UINT64_C(4) << 20) /* size of one large read, if memory allows */
 #define READERS    4u                  /* number of large reads in flight */
-/* assumed without measured rates: this many passes cost no more than partitioning, which reads
- * twice */
+/* without measured rates: this many passes are assumed to cost no more than partitioning, which
+ * also reads all rows twice */
 #define PASSES_UNMEASURED 2u
 
 uint64_t rung__stage_range_rows_max;
@@ -91,8 +91,9 @@ static void size_reads(const struct given *given, struct rung__rows_schedule *pl
 	plan->read_bytes = bytes;
 }
 
-/* Whether the rows can be partitioned into that many buckets: an area holds a piece of every
- * bucket, with a page at both ends, and a table has the position of every piece for each chunk. */
+/* Whether the rows can be partitioned into the planned number of buckets: an area holds a piece of
+ * every bucket, with a page at both ends, and a table has the position of every piece for each
+ * chunk. */
 static bool can_partition(const struct given *given, const struct rung__rows_schedule *plan)
 {
 	const uint64_t ends = plan->range_count * 2 * RUNG__PAGE_BYTES;
@@ -124,7 +125,7 @@ static uint64_t size_plan(const struct given *given, enum rung_row_order kind,
 	       (kind == RUNG_ROW_ORDER_PASSES ? 0 : given->index_bytes);
 	if (kind == RUNG_ROW_ORDER_PARTITION)
 		left -= left / 16; /* the table */
-	/* the memory without a single row; its last part is the tails */
+	/* memory that is needed even without rows; the last term is the tails */
 	rest = reads + plan->area_count * area_rest + layout->file_count * RUNG__BLOCK_BYTES;
 	/* with more memory the reads grow to 1/8 of it, and 1/16 is for the table: 13/16 remain */
 	if (left < rest + each * RUNG__MAX(given->range_rows, 1u))
@@ -136,7 +137,7 @@ static uint64_t size_plan(const struct given *given, enum rung_row_order kind,
 	if (given->range_rows)
 		plan->range_rows = given->range_rows;
 	plan->range_count = (given->row_count + plan->range_rows - 1) / plan->range_rows;
-	/* a single range has no other range to overlap with */
+	/* with a single range, writing cannot overlap with filling the next one */
 	if (plan->range_count == 1 && kind == RUNG_ROW_ORDER_GATHER)
 		plan->area_count = 1;
 	plan->area_bytes = rung__row_range_bytes(layout, plan->range_rows);
@@ -145,7 +146,8 @@ static uint64_t size_plan(const struct given *given, enum rung_row_order kind,
 		(kind == RUNG_ROW_ORDER_PASSES ? 0 : given->index_bytes * plan->range_rows);
 	if (kind == RUNG_ROW_ORDER_PARTITION)
 		plan->memory_bytes += given->memory_bytes / 16;
-	/* too many buckets: twice the memory has half as many, with pieces twice as large */
+	/* too many buckets: twice the memory gives half as many buckets with pieces twice as
+	 * large */
 	return kind == RUNG_ROW_ORDER_PARTITION && !can_partition(given, plan)
 	               ? 2 * given->memory_bytes
 	               : 0;

@@ -80,7 +80,7 @@ static uint64_t source_bytes(const struct rung_source *src)
 uint64_t rung__stage_fixed_bytes(const struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
-	/* 8 bytes per checksum, and below per id of a split */
+	/* 8 bytes per checksum here, and per id of a split below */
 	uint64_t bytes = RUNG__STAGE_BUFFER_BYTES + 8 * stage->block_count_max +
 	                 source_bytes(stage->features) + source_bytes(stage->score_source) +
 	                 stage->graph_source_bytes;

@@ -25,13 +25,13 @@ struct rung__rows_schedule {
 	uint64_t range_rows;  /* number of output rows that are put in order at a time */
 	uint64_t range_count; /* number of ranges in the whole array */
 	uint32_t area_count;  /* buffers of a range; 2: one is written while the next is filled */
-	uint64_t area_bytes;  /* size of each of them */
+	uint64_t area_bytes;  /* size of each buffer of a range */
 	/* number of reads in flight, by several threads or by one that gathers */
 	uint32_t reader_count;
 	uint64_t read_bytes;   /* size of the buffer of each read, with a page at both ends */
-	uint64_t memory_bytes; /* size of all these buffers and tables */
+	uint64_t memory_bytes; /* size of all buffers and tables */
 	uint64_t bytes_read, bytes_written;
-	uint64_t temp_bytes; /* temporary size in addition to the final size of the files */
+	uint64_t temp_bytes; /* temporary bytes in addition to the final size of the files */
 	double seconds;      /* 0: unknown */
 };
 
@@ -47,7 +47,7 @@ struct rung__extra_array {
 /** Measured rates of the devices; 0: not measured. */
 struct rung__figures {
 	double read_bytes_per_s, write_bytes_per_s, row_reads_per_s;
-	bool one_device; /* source and output share it */
+	bool one_device; /* source and output are on one device */
 };
 
 struct rung__stage {
@@ -55,7 +55,7 @@ struct rung__stage {
 	int threads;
 	uint64_t memory_bytes; /* the budget, with the default filled in */
 	bool in_files;         /* the graph stays in files */
-	/* never RUNG_SCORE_DEFAULT; unset with score_source */
+	/* never RUNG_SCORE_DEFAULT; not used if score_source is set */
 	enum rung_score_method method;
 	struct rung__stage_dir dir;
 	struct rung__journal journal;
@@ -76,7 +76,8 @@ struct rung__stage {
 	struct rung_graph *graph; /* in memory */
 	struct rung_edges *edges; /* in files */
 	float *score;             /* [vertices] scores by original id, until the ranks are known */
-	/* [vertices] ids of manifest->index_bytes; the first until the graph is relabelled */
+	/* [vertices] ids of manifest->index_bytes each; vertex_of_rank is freed when the graph is
+	 * relabelled */
 	void *vertex_of_rank, *rank_of_vertex;
 	struct rung__manifest *manifest;
 	char *job, *job_inputs; /* lines of stage_job.c; those of the inputs come last */

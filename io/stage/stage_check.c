@@ -5,9 +5,9 @@
  * one is removed.
  *
  * Files are read through the page cache. Staging writes without it, so the data come from the
- * device; a file that another process changed is read as changed. For files of 64 MiB and more the
- * first block, the last and one in 64 are read: that detects missing, truncated or replaced files
- * with 1/64 of the reads. rung verify reads everything.
+ * device, except for pages that another process has changed, which are read as changed. For files
+ * of 64 MiB and more the first block, the last and one in 64 are read: that detects missing,
+ * truncated or replaced files with 1/64 of the reads. rung verify reads everything.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -53,7 +53,7 @@ static int check_previous(struct rung__stage *stage)
 		rc = rung__stage_check_all(stage, stage->dir.path,
 		                           stage->dir.published ? RUNG__STAGE_CURE : CURE);
 	/* The journal is still in OUT, so the dataset that was replaced may still exist under the
-	 * name OUT.partial: the user can go back to it. */
+	 * name OUT.partial: the user can return to that dataset. */
 	if (rc == RUNG_E_CORRUPT && stage->dir.published &&
 	    faccessat(stage->dir.parent_fd, stage->dir.partial_name, F_OK, 0) == 0)
 		return rung__fail(rc, "%s; the dataset that it replaced is still in %s",

@@ -29,9 +29,9 @@
  * larger. */
 #define CHUNK_BYTES_MIN 4096u
 #define CHUNK_BYTES_MAX (UINT64_C(16) << 20)
-/* added to the minimum for a score: the least memory of a pass */
+/* added to the minimum for a score: the least memory that a pass needs */
 #define EDGES_SPARE_BYTES (UINT64_C(2) << 20)
-/* memory for reads while edges are counted; less than any budget that works */
+/* memory for reads while edges are counted; smaller than any budget that works */
 #define COUNT_BYTES (UINT64_C(4) << 20)
 
 /* Context of forward_progress(). */
@@ -89,8 +89,8 @@ static uint64_t left_bytes(const struct rung__stage *stage, uint64_t taken)
 /* Open the graph in files, with temporary files in OUT.partial: free space is checked there. */
 static int open_edges(struct rung__stage *stage, const struct rung_graph_opts *graph)
 {
-	/* The chunks stay allocated while the score is computed, so a pass gets a share of the
-	 * budget; sorting, which is over by then, gets all of it. */
+	/* The chunks of a pass stay allocated while the score is computed, so a pass gets only a
+	 * share of the budget. Sorting has ended by then, so it gets the whole budget. */
 	const uint64_t chunk =
 		rung__align_down(rung__stage_edges_bytes(stage) / EDGES_CHUNKS, RUNG__PAGE_BYTES);
 	struct rung_edges_opts opts = RUNG_EDGES_OPTS_INIT;
@@ -104,7 +104,7 @@ static int open_edges(struct rung__stage *stage, const struct rung_graph_opts *g
 	rc = rung_edges_open(&opts, &stage->edges);
 	least = rc < 0 ? rung_last_error_min_bytes() : 0;
 	if (least == 0)
-		return rc; /* this was a success, or a failure that more memory does not prevent */
+		return rc; /* it is a success, or a failure that more memory does not prevent */
 	/* reported again in terms of --memory, because rung_edges_open() sees only its share */
 	least += rung__stage_fixed_bytes(stage);
 	return rung__fail_min_bytes(least,

@@ -4,7 +4,8 @@
  * size, modification time and inode of every input. Memory, threads and the order in which rows are
  * moved are not included. The lines are stored in the journal of unfinished work and in the
  * manifest of the dataset. The lines of the inputs are determined before any input is opened, and
- * again when all have been read: a difference means that the files may contain a part of a change.
+ * again when all have been read: if they differ, an input changed during the run, and the files may
+ * mix old and new data.
  */
 #include <errno.h>
 #include <jansson.h>
@@ -277,9 +278,9 @@ struct difference {
 	const char *key, *was, *is;
 };
 
-/* Find the first line of `job` that `known` lacks or has with another value. All keys in `known`
- * begin with `prefix`. Lines that only `known` has need no search, because the numbers of graphs,
- * splits, arrays and files have lines as well. */
+/* Find the first line of `job` that `known` does not have, or has with another value. All keys in
+ * `known` begin with `prefix`. Lines that only `known` has need no search, because the numbers of
+ * graphs, splits, arrays and files have lines as well. */
 static bool find_difference(const char *job, const char *known, const char *prefix,
                             struct difference *found)
 {

@@ -3,11 +3,11 @@
  * Chooses the layout of the features: bytes from row to row, and the distribution of rows over
  * folders.
  *
- * A device reads whole blocks of 4 KiB, even for one row. Rows of s bytes begin at multiples of
- * g = gcd(s, 4096) in a block, at each of these 4096 / g positions equally often. The last
- * s / g - 1 positions are too near the end of the block, so (s - g) / 4096 of the rows straddle two
- * blocks, and each of these costs a second block. No row straddles if the stride is the smallest
- * power of two that holds a row, which makes the file longer by stride / s - 1. `auto` pads if this
+ * A device reads whole blocks of 4 KiB, even for one row. Rows of s bytes begin at multiples of g =
+ * gcd(s, 4096) in a block, at each of these 4096 / g positions equally often. The last s / g - 1
+ * positions are too near the end of the block, so (s - g) / 4096 of the rows straddle two blocks,
+ * and each of these costs a second block. No row straddles if the stride is the smallest power of
+ * two that holds a row, which makes the file longer by stride / s - 1. The mode `auto` pads if this
  * growth is less than the share of rows that straddle. Rows of 1536 bytes: a quarter straddles, and
  * a stride of 2048 is a third more, so they are not padded. Rows of 2000 bytes: 48 % straddle, and
  * the stride is 2.4 % more, so they are padded.

@@ -14,8 +14,8 @@
 
 bool rung__stage_graph_in_files;
 
-/* a block has the 4-byte values of a million edges; a score has one block per thread, and one for
- * each value of a record */
+/* a block has one 4-byte value for each of a million edges; a score needs one block per thread, and
+ * one for each value of a record */
 #define SCORE_BLOCK_BYTES (UINT64_C(4) << 20)
 /* bytes per edge of a chunk while the graph is read */
 #define LOAD_EDGE_BYTES 48u
@@ -85,7 +85,7 @@ uint64_t rung__stage_edges_bytes(const struct rung__stage *stage)
 
 uint64_t rung__stage_memory_of(const struct rung__stage *stage)
 {
-	/* rows need one map; a graph in files uses all the memory that it is given */
+	/* while rows are moved, one map is in memory; a graph in files uses its whole budget */
 	const uint64_t rows = rung__stage_map_bytes(stage, 1) + stage->rows_bytes;
 	const uint64_t graph = stage->in_files
 	                               ? stage->memory_bytes - rung__stage_fixed_bytes(stage)

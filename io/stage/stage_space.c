@@ -30,7 +30,7 @@ struct device {
 };
 
 struct devices {
-	struct device list[1 + RUNG__FILES_MAX]; /* the first one contains OUT */
+	struct device list[1 + RUNG__FILES_MAX]; /* list[0] contains OUT */
 	uint32_t count;
 };
 
@@ -62,7 +62,7 @@ static uint64_t out_bytes(const struct rung__stage *stage)
 	const struct rung__manifest *m = stage->manifest;
 	uint64_t needed = rung__align_up(m->checksums.bytes, RUNG__PAGE_BYTES) +
 	                  RUNG__MANIFEST_BYTES_MAX / 256 + SPARE_BYTES +
-	                  /* share of the journal: a part of a line per block */
+	                  /* the file's share of the journal, which has a checksum per block */
 	                  32 * m->block_count;
 	uint64_t temp = stage->opts.stripe_count ? 0 : stage->features_plan.temp_bytes;
 

@@ -38,7 +38,7 @@ struct rung__verify {
 	unsigned char *bad;
 	void *vertex_of_rank, *rank_of_vertex; /* NULL until rung__verify_load_maps() */
 	struct rung_verify_report report;
-	/* why the source of rows staged in place cannot be inspected; "": it can be inspected */
+	/* why the source of rows staged in place cannot be inspected; "": no such failure */
 	char in_place_error[RUNG__ERROR_BYTES];
 };
 
@@ -68,8 +68,8 @@ struct rung__verify_rows {
 	const char *name; /* name of the dataset's file; NULL: the features */
 	struct rung_source *src;
 	struct rung__layout layout; /* layout of the staged rows */
-	/* open after rung__verify_rows_open_staged(); use the member `layout`, not the layout in
-	 * it */
+	/* open after rung__verify_rows_open_staged(); use `layout` above, not the layout in this
+	 * member */
 	struct rung__features staged;
 	/* results; first_rank is the lowest rank whose row differs, UINT64_MAX if none does */
 	uint64_t compared, different, first_rank;
@@ -127,7 +127,8 @@ struct rung__rebuild {
 	unsigned char *gathered;       /* [gather.count_max] rows */
 	void *inverse;                 /* when rebuilding a map: the other map, unchecked */
 	uint64_t split_count, *split_ids;
-	bool has_graph;   /* graph_fds is valid, which is kept from file to file */
+	/* graph_fds is valid; unlike the members above, it is kept when the next file is rebuilt */
+	bool has_graph;
 	int graph_fds[2]; /* files of the relabelled graph: indptr, indices */
 };
 

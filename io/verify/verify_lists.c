@@ -4,8 +4,9 @@
  *
  * As many staged lists as the budget allows are read into memory, in the order of the file. Then
  * one pass over the source, in its own order, maps each source list whose staged list is in memory,
- * and compares the two. So both sides are read only in large pieces. A graph that does not fit
- * needs several passes over the source. For a sample, only the staged lists of the sample are read.
+ * and compares the two. So both sides are read only in large pieces. If the staged lists do not all
+ * fit in memory, several passes over the source are needed. For a sample, only the staged lists of
+ * the sample are read.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -26,12 +27,14 @@ struct lists {
 	uint64_t count; /* number of lists to compare */
 	struct rung__features indptr_staged, indices_staged;
 	struct rung__direct indptr_file, indices_file; /* the same files, for direct reads */
-	uint64_t buffer_bytes; /* budget of the lists in memory: the members up to `differs` */
+	/* budget of the lists in memory, which are in the members below, up to `differs` */
+	uint64_t buffer_bytes;
 	/* the lists in memory now are numbers [first, end) of the `count` lists */
 	uint64_t first, end;
 	unsigned char *indptr_buffer, *ids_buffer; /* page-aligned */
 	/* [end - first + 1] list number i has entries indptr[i] - indptr[0] to indptr[i + 1] -
-	 * indptr[0] of `ids`. All lists: a part of the file; sample: `starts` */
+	 * indptr[0] of `ids`. If all lists are compared, this points to a part of the file; for a
+	 * sample, to `starts` */
 	const uint64_t *indptr;
 	uint64_t *starts; /* sample: [end - first + 1] sums of lengths, in indptr_buffer */
 	const void *ids;  /* in ids_buffer */
@@ -86,7 +89,7 @@ static uint64_t place_of(const struct lists *l, uint64_t vertex)
 {
 	uint64_t rank, low = l->first, high = l->end;
 
-	/* the bit spares the binary search for most vertices of a small sample */
+	/* with a small sample, most vertices need no binary search thanks to this bit */
 	if (l->chosen && !(l->chosen[vertex / 8] >> vertex % 8 & 1))
 		return UINT64_MAX;
 	rank = rung__id_get(l->v->rank_of_vertex, l->v->ds->manifest->index_bytes, vertex);
@@ -246,8 +249,8 @@ static int load_sampled(struct lists *l)
 		                     RUNG__NPY_DATA_OFFSET + rank * sizeof(uint64_t));
 		if (rc == 0)
 			rc = check_offsets(l, offsets, rank, 1);
-		/* the buffer is full: this list begins the next load, and i counts only the loaded
-		 * lists */
+		/* the buffer is full: the next load begins with this list, which i does not
+		 * count */
 		if (rc == 0 && offsets[1] - offsets[0] > edges_max - used)
 			break;
 		if (rc == 0)
@@ -259,7 +262,7 @@ static int load_sampled(struct lists *l)
 		used += offsets[1] - offsets[0];
 		l->starts[i + 1] = used;
 	}
-	/* a lower bound, because the length of the list is not known here */
+	/* the minimum size of the list, because its length is not known here */
 	if (rc == 0 && i == 0)
 		return list_too_long(l, (edges_max + 1) * id_bytes);
 	l->indptr = l->starts;
@@ -283,7 +286,7 @@ static bool list_agrees(const struct lists *l, const struct rung__edge_chunk *ch
 	if (chunk->indptr[i + 1] - chunk->indptr[i] != length)
 		return false;
 	rung__edge_chunk_list(chunk, i, &begin, &end);
-	/* a long list can be in several chunks, so begin where this part does */
+	/* a long list can be in several chunks, so compare from the start of this part on */
 	at = staged + (chunk->edge_first + begin - chunk->indptr[i]);
 	for (uint64_t e = begin; e < end; e++, at++) {
 		const uint64_t u = rung__id_get(chunk->indices, id_bytes, e);

@@ -19,7 +19,8 @@
 #include "source/npy.h"
 #include "verify/state.h"
 
-/* limit of uncertain entries in a block of checksums.npy: all 2^12 subsets are tried */
+/* maximum number of uncertain entries in a block of checksums.npy: up to 2^12 combinations of their
+ * values are tried */
 #define DOUBTS_MAX 12u
 
 struct repair {
@@ -131,9 +132,9 @@ static int sync_folder_of(const struct repair_target *t)
 	return rc;
 }
 
-/* Record the failure of a block. It does not stop the repair of other blocks, unless it is of the
- * kind that every other block would have as well: no memory, canceled, too small a budget. The
- * first message is kept for the report. @return 0, or a failure that ends the repair */
+/* Record the failure of a block. It does not stop the repair of other blocks, unless every other
+ * block would fail for the same reason: no memory, canceled, too small a budget. The first message
+ * is kept for the report. @return 0, or a failure that ends the repair */
 static int note(struct rung__verify *v, int rc)
 {
 	if (rc == RUNG_E_NOMEM || rc == RUNG_E_CANCELED || rc == RUNG_E_INVAL)

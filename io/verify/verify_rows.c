@@ -30,7 +30,7 @@ struct comparison {
 	struct rung__chunks chunks;                          /* chunks of the source */
 	struct rung__direct source, staged[RUNG__FILES_MAX]; /* fd -1: not open */
 	uint64_t items[RUNG__FILES_MAX + 1];                 /* first item of each staged file */
-	/* rows of each staged file that this pass compares, numbered within the file */
+	/* the rows of each staged file that this pass compares, as numbers within the file */
 	uint64_t local_first[RUNG__FILES_MAX];
 	uint64_t local_end[RUNG__FILES_MAX];
 	_Atomic uint64_t different, first_rank; /* results, from all threads */
@@ -186,7 +186,8 @@ static uint64_t hand_out_items(struct comparison *c)
 	return c->items[layout->file_count];
 }
 
-/* Compare the ranks of one pass. The source is complete before the staged rows are read. */
+/* Compare the ranks of one pass. All fingerprints of the source are computed before the staged rows
+ * are read. */
 static int run_pass(struct comparison *c)
 {
 	const struct rung__verify *v = c->v;
@@ -288,7 +289,7 @@ int rung__verify_rows_all(const struct rung__verify *v, struct rung__verify_rows
 		rc = run_passes(&c, ranks);
 	rows->different = c.different;
 	rows->first_rank = c.first_rank;
-	if (c.prints) { /* otherwise open_files() was not called */
+	if (c.prints) { /* otherwise open_files() was not called, and there is nothing to close */
 		pthread_mutex_destroy(&c.chunks.turn);
 		rung__direct_close(&c.source);
 		for (uint64_t f = 0; f < RUNG__FILES_MAX; f++)

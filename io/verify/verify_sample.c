@@ -48,7 +48,7 @@ uint64_t rung__row_sample_next(struct rung__row_sample *sample)
 	uint64_t vertex;
 
 	do {
-		/* 53 bits, which a double represents exactly */
+		/* a random number of 53 bits, which a double represents exactly */
 		const uint64_t draw = rung__mix64(rung__mix64(sample->seed) ^ sample->vertex) >> 11;
 		const double rest = (double)(sample->vertex_count - sample->vertex);
 
@@ -77,7 +77,8 @@ static int read_staged(const struct rung__verify_rows *rows, const struct sample
 	struct rung__failure failure = { .rc = 0 };
 
 	(void)threads; /* unused in builds without OpenMP */
-	/* 16 neighbours per thread: reads that follow each other stay close on the device */
+	/* each thread reads 16 rows in rank order, so its reads stay close to each other on the
+	 * device */
 #pragma omp parallel for num_threads(threads) schedule(static, 16)
 	for (uint64_t i = 0; i < count; i++) {
 		const uint64_t rank = s->rows_drawn[i].rank, f = rung__row_file(layout, rank);

@@ -19,7 +19,7 @@
 
 /*
  * Nanoseconds per row for a pair of nodes. A pair that was not measured gets the best measured
- * rate, so that every rate was measured.
+ * rate, so that no rate is invented.
  * @return 0: no pair was measured with these cores
  */
 static double row_ns(const struct rung_profile *profile, enum rung__cores cores, uint32_t cpu_node,

@@ -22,7 +22,7 @@ struct counts {
 	uint64_t batches, batches_max; /* batches sampled so far; batches to sample */
 	uint64_t rows;                 /* distinct rows, summed over the batches */
 	uint64_t tier_rows[RUNG__TIER_COUNT];
-	uint64_t read_bytes; /* of cold rows, ignoring the cache and merged reads */
+	uint64_t read_bytes; /* bytes to read for cold rows, ignoring the cache and merged reads */
 };
 
 /* Bytes of the sectors that a row touches. */

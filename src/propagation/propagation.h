@@ -93,7 +93,7 @@ struct rung__propagation_opts {
 };
 
 /**
- * Passes over a graph in memory, whose arrays must outlive them.
+ * Open passes over a graph in memory. The graph's arrays must outlive prop.
  * @param prop_out  free with rung__propagation_close()
  * @return 0 or RUNG_E_NOMEM
  */
@@ -116,8 +116,8 @@ int rung__propagation_pass(struct rung__propagation *prop,
                            const struct rung__propagation_rule *rule, double *sum_out);
 
 /**
- * Find the edges that send records. Before this call no edge sends one; afterwards rules are
- * allowed to have a width. Reads all edges once or twice more.
+ * Find the edges that send records. Before this call no edge sends one; afterwards a rule may have
+ * a width above 0. Reads all edges once or twice more.
  * @param signatures  [vertex_count] minhash.h, valid as long as `prop`; NULL: only mutual edges
  *                    send records
  * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED; for files also the errors of a pass over them

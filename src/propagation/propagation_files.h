@@ -19,7 +19,7 @@ uint64_t rung__propagation_scratch_bytes(const struct rung__propagation *prop);
 void rung__propagation_send_panel(struct rung__propagation *prop);
 int rung__propagation_receive_panel(struct rung__propagation *prop);
 
-/** Run all panels of a pass, as they are read from the files. */
+/** Run all panels of a pass, each when its blocks have been read from the files. */
 int rung__propagation_run_files(struct rung__propagation *prop,
                                 const struct rung__propagation_rule *rule);
 

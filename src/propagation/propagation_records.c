@@ -144,7 +144,8 @@ static void gather_candidates(const struct rung__propagation *prop, const struct
 	memset(found->starts, 0, (bin_vertices + 1) * sizeof(*found->starts));
 	for (uint64_t k = 0; k < found->count; k++)
 		found->starts[prop->blocks[found->list[k].block].tiles[found->list[k].edge] + 1]++;
-	/* starts[u + 1]: position where u continues, and finally its end */
+	/* starts[u + 1]: next position for a candidate of u, and finally the end of its
+	 * candidates */
 	for (uint64_t u = 1; u <= bin_vertices; u++) {
 		const uint64_t here = found->starts[u];
 
@@ -203,7 +204,8 @@ static uint64_t mark_bin(const struct rung__propagation *prop, uint32_t bin, str
 }
 
 struct largest {
-	uint64_t bin_out, bin_in, list; /* numbers of edges */
+	/* numbers of edges: in a bin's tiles, in the in-lists of its vertices, in one list */
+	uint64_t bin_out, bin_in, list;
 };
 
 /* The largest sizes of all bins: every thread allocates its buffers once, for these. */

@@ -13,8 +13,8 @@
  * Measured on two cores of an EPYC 9004 with 100 M scores: the line after the one being written is
  * prefetched, because stores wait for their lines in order; without that, more than 1000 buckets
  * take twice the time. Collecting pairs in private lines, which are written with streaming stores,
- * is no faster. Finding the bucket of a score again would cost as much as the rest of the
- * partition, so they are kept, in the memory of the later output.
+ * is no faster. Finding the bucket of a score a second time would cost as much as the rest of the
+ * partition, so the buckets are kept, in memory that later holds the output.
  */
 #include <string.h>
 
@@ -60,8 +60,8 @@ static uint64_t slice_begin(const struct ranking *rk, int slice)
 	return rung__slice_begin(rk->count, slice, rk->threads);
 }
 
-/* Next output positions of a slice by bucket; after the partition, the positions where the next
- * slice began. */
+/* Next output positions of a slice by bucket; after the partition, the positions at which the next
+ * slice begins. */
 static uint64_t *starts_of(const struct ranking *rk, int slice)
 {
 	return rk->starts + (uint64_t)slice * rk->cuts.count;

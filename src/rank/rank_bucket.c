@@ -66,7 +66,7 @@ static inline __attribute__((always_inline)) void find_starts(
 }
 
 /*
- * Write each pair's vertex to its rank, and its rank in place of its key.
+ * Write each pair's vertex to the output at its rank, and the rank in place of the pair's key.
  * @param order  positions in the order of lower digits; NULL: as stored
  * @param starts  first positions by digit; NULL: all keys are equal
  */

@@ -73,7 +73,8 @@ static bool read_next(struct rung__refill *refill, struct rung__part *part)
 
 /*
  * Give free tokens to the waiting parts, oldest first. A part leaves the list when its last row has
- * been begun. It completes here, if all its rows were in the cache, or when its reads complete.
+ * been begun. It completes here if all its rows were in the cache, otherwise when its reads
+ * complete.
  */
 static void issue(struct rung__refill *refill)
 {
@@ -110,7 +111,7 @@ static void cancel(const struct rung__refill *refill)
 	rung__request_fail(part->request, RUNG_E_CANCELED, rung__closed_text);
 }
 
-/* Fail the same requests after the reader has failed. */
+/* Fail the requests that wait, as cancel() does, because the reader has failed. */
 static void fail_gone(const struct rung__refill *refill)
 {
 	RUNG__QUEUE_EACH(part, &refill->issuing, struct rung__part, link)

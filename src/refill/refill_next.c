@@ -123,7 +123,8 @@ static void look_up_row(struct plan *plan, uint64_t first, uint64_t end)
 		plan->hits[plan->hit_count++] = (struct hit){ first, end, slot.frame };
 		break;
 	case RUNG__CACHE_READING:
-		/* the row is read again, and not kept in the cache */
+		/* if the read cannot be joined, read the row once more, without keeping it in the
+		 * cache */
 		if (!wait_for_read(plan, &slot, ref))
 			add_row(plan, ref, RUNG__CACHE_NONE);
 		break;

@@ -81,8 +81,8 @@ void rung__draw(const struct rung_csc *csc, uint64_t hop_key, const uint64_t *ve
 void rung__draw_positions(uint64_t hop_key, uint64_t vertex, uint64_t degree, uint64_t count,
                           uint64_t *set, uint64_t *positions);
 
-/** rung_sampler_sample() on the thread that owns this space. `threads` threads share the draws of a
- * hop. */
+/** rung_sampler_sample() on the thread that owns this space. The draws of a hop are shared by
+ * `threads` threads. */
 int rung__sample(const struct rung_sampler *sampler, struct rung__space *space,
                  const uint64_t *seeds, uint64_t seed_count, uint64_t batch_key, uint32_t threads,
                  struct rung_batch *batch);

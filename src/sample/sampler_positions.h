@@ -24,8 +24,8 @@ struct rung__positions {
 bool rung__positions_init(struct rung__positions *positions, uint64_t vertex_count, bool hashed);
 void rung__positions_fini(struct rung__positions *positions);
 
-/** Ensure space for `count_max` ids; the table has the first `count` of `vertices`, which a growing
- * hash table inserts again. @return 0 or RUNG_E_NOMEM */
+/** Ensure space for `count_max` ids; the first `count` of vertices are in the table, and are
+ * inserted again when a hash table grows. @return 0 or RUNG_E_NOMEM */
 int rung__positions_reserve(struct rung__positions *positions, const uint64_t *vertices,
                             uint64_t count, uint64_t count_max);
 
@@ -55,8 +55,8 @@ static inline bool rung__positions_is(uint64_t entry, uint64_t id, const uint64_
 	       (id_bytes == 4 || vertices[(uint32_t)entry - 1] == id);
 }
 
-/** The position of an id. An id without one gets `next`, which is returned. The table must have
- * space for it. Always inline, so that id_bytes and hashed are constants in each caller's loop. */
+/** Return the position of an id; an id without a position gets `next`. The table must have space
+ * for it. Always inline, so that id_bytes and hashed are constants in each caller's loop. */
 static inline __attribute__((always_inline)) uint32_t rung__positions_put(
 	struct rung__positions *positions, uint64_t id, uint32_t next, const uint64_t *vertices,
 	unsigned id_bytes, bool hashed)

@@ -19,27 +19,27 @@
  * hits; the largest of noisy counts alone would be too optimistic.
  *
  * The noise. If batches were drawn independently, it would be B = sum of m (1 - m) / (n - 1). But
- * an epoch distributes the train vertices over its batches, so a vertex that is in every batch of
- * one of three seeds has no noise at all over a whole epoch. The part r of B that comes from the
- * draws, and not from the choice of seeds, is measured: the first e of the n batches are sampled
- * again with the same seeds in new batches and new draws, and r = sum of (x - y)^2 / (2 e n B),
- * where x and y are the two counts. The other part matters if n is not a whole number of epochs:
- * each train vertex is a seed f = n / batches of an epoch times on average, which means floor(f) or
- * floor(f) + 1 times, with variance h (1 - h), h = f - floor(f), instead of the f of independent
- * batches. So noise = B (r + (1 - r) h (1 - h) / f). The difference of two runs with different
- * seeds, half an epoch each, would be up to seven times as large as the noise of their sum, and
- * their counts could not be used.
+ * an epoch distributes the train vertices over its batches, so a vertex that is in exactly the
+ * batches that have one of three given seeds has no noise at all over a whole epoch. The part r of
+ * B that comes from the draws, and not from the choice of seeds, is measured: the first e of the n
+ * batches are sampled again with the same seeds in new batches and new draws, and r = sum of (x -
+ * y)^2 / (2 e n B), where x and y are the two counts. The other part matters if n is not a whole
+ * number of epochs: each train vertex is a seed f = n / batches of an epoch times on average, which
+ * means floor(f) or floor(f) + 1 times, with variance h (1 - h), h = f - floor(f), instead of the f
+ * of independent batches. So noise = B (r + (1 - r) h (1 - h) / f). The difference of two runs with
+ * different seeds, half an epoch each, would be up to seven times as large as the noise of their
+ * sum, and their counts could not be used.
  *
- * Bins are ranges of the float's bits, 8 per factor of two, joined with their neighbours until they
+ * Bins are ranges of the float's bits, 8 per factor of two, joined with adjacent bins until they
  * have 256 vertices: this needs no sorting, and the mean squares are accurate to a tenth. Three
  * additions keep bins with few counts from being overconfident: g counts and predicts one more
  * batch, four of the events for r are attributed to the draws, and the noise contains the square of
  * one more batch. Sums are taken over a fixed number of slices and then slice by slice, so the bits
  * are the same for any number of threads.
  *
- * Corners: a vertex that is predicted for no batch (0) or for every batch (infinity) keeps that
- * score; a vertex that was in every batch is treated as missing from half a batch, so that scores
- * stay finite.
+ * Special cases: a vertex that is predicted for no batch (0) or for every batch (infinity) keeps
+ * that score; a vertex that was in every batch is treated as missing from half a batch, so that
+ * scores stay finite.
  */
 #include <math.h>
 #include <string.h>
@@ -80,7 +80,8 @@ struct blending {
 	double batches;
 	double uneven; /* h (1 - h) / f */
 	int threads;
-	struct bin *bins;       /* [SLICES][BIN_COUNT]; the sums go to the first row */
+	/* [SLICES][BIN_COUNT]; finally all rows are added up in the first */
+	struct bin *bins;
 	struct shrink *shrinks; /* [BIN_COUNT] */
 	float *score;
 };

@@ -65,7 +65,7 @@ struct rung__presample_graph {
  * @param graph   a struct rung__presample_graph
  * @param counts  [vertex_count], set to zero by the caller
  * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED, RUNG_E_INVAL (options, a train id twice in a batch),
- *         RUNG_E_RANGE (a train id); after a failure the counts are of some of the batches
+ *         RUNG_E_RANGE (a train id); after a failure only some of the batches have been counted
  *
  * Memory: for each thread a sampler (4 bytes per vertex), one batch and 8 bytes for each of its
  * seeds. There are at most as many threads as batches.

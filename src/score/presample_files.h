@@ -18,8 +18,8 @@ struct rung__file_presample {
 };
 
 /**
- * As rung__presample(), with the same counts: L passes over the edges, one per hop, for as many
- * batches as fit in the memory.
+ * As rung__presample(), with the same counts: each group of as many batches as fit in the memory
+ * takes one pass over the edges per hop.
  * @return also RUNG_E_INVAL if one batch does not fit, and the errors of a pass
  */
 int rung__presample_files(const void *graph, const struct rung__run *run, uint32_t *counts);

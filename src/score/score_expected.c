@@ -49,8 +49,11 @@ struct expected {
 	/* [vertex_count] signatures of the sets of vertices that have the vertex in their lists;
 	 * NULL: not used */
 	uint32_t *signatures;
-	uint32_t *minima[2]; /* [vertex_count] lower and upper half of the minima of these sets, */
-	/* [vertex_count] and their sizes (exact up to 2^24), until the signatures are computed */
+	/* [vertex_count] lower and upper half of the minima of these sets, until the signatures are
+	 * computed */
+	uint32_t *minima[2];
+	/* [vertex_count] sizes of these sets (exact up to 2^24), until the signatures are
+	 * computed */
 	float *drawers;
 	double seed_score; /* -log(1 - P_0) of a train vertex */
 };

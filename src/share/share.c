@@ -105,7 +105,7 @@ static void *share_main(void *ctx)
 		poll(fds, RUNG__ARRAY_LEN(fds), -1);
 		if (fds[0].revents)
 			return NULL;
-		/* the listening socket does not block: the client may have disconnected since */
+		/* the listening socket does not block, as the client may have left since poll() */
 		client_fd = accept4(share->endpoint.listen_fd, NULL, NULL,
 		                    SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (client_fd >= 0) {

@@ -3,7 +3,7 @@
  * Values of the pickle machine: tuples, dtypes, arrays, and the entries of the dict. Every operand
  * comes from an untrusted file, so its kind is checked before it is used. entry() and
  * rung__pickle_top() return kind NOTHING outside of a tuple or the stack, and no check accepts that
- * kind: a missing operand and a wrong one are the same case.
+ * kind, so a missing operand is refused like a wrong one.
  */
 #include "source/pickle_value.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Members of zip files that are inflated as a whole when the source is opened. These are members of
- * at most 1 MiB, and those whose compression is not deflate. Up to 256 MiB go into memory, more
- * into a temporary file, which is then read as any other file. It is written past the page cache,
- * because it can be larger than memory.
+ * at most 1 MiB, and those whose compression is not deflate. A member of at most 256 MiB is stored
+ * in memory, a larger one in a temporary file, which is then read like any other file. That file is
+ * written past the page cache, because it can be larger than memory.
  */
 #include <errno.h>
 #include <stdlib.h>

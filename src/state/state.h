@@ -37,7 +37,7 @@ enum rung__request_state {
 	RUNG__REQUEST_FREE,
 	RUNG__REQUEST_BUSY,     /* started */
 	RUNG__REQUEST_LAUNCHED, /* device: its last work is on a stream */
-	RUNG__REQUEST_DONE      /* status and error are final; still the caller's until it is put */
+	RUNG__REQUEST_DONE      /* status and error are final; the caller's until it puts it */
 };
 
 #define RUNG__SLOT_NONE     UINT32_MAX
@@ -249,7 +249,7 @@ struct rung_store {
 	uint32_t refill_count;
 	uint32_t sector_bytes;             /* smallest alignment of the refill threads' reads */
 	struct rung__announcer *announcer; /* NULL without a cache */
-	/* NULL without a device, and if no row is cold */
+	/* NULL unless there is a device and some rows are cold */
 	struct rung__device_thread *device_thread;
 	struct rung__device_thread_box device_thread_box;
 	struct rung__sorter *sorter; /* exists if the device thread does */

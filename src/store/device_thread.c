@@ -25,7 +25,7 @@
  * at once. Their slot batches wait here until the gather has run, because earlier work on the
  * stream can still be using the output.
  *
- * If no row is cold there is no thread: the request is its word and its event. The caller that
+ * If no row is cold there is no thread, and a request has only a word and an event. The caller that
  * polls or waits detects its end (rung__device_thread_complete()), rung_request_wait_stream() makes
  * other streams wait for the event, and a request that is put early is reclaimed when a later one
  * needs it. The host never waits.

@@ -21,7 +21,7 @@ static int send(struct rung__burst *burst, uint32_t token)
 	return burst->ops->submit(burst->reader, &fetch);
 }
 
-/* Whether the measurement is over once `ns` has passed. */
+/* Whether the measurement is over when `ns` have passed since its start. */
 static bool is_over(const struct rung__burst *burst, uint64_t ns)
 {
 	return burst->err || ns >= (burst->ended < burst->reads_min ? burst->ns_max : burst->ns);

@@ -2,8 +2,8 @@
 /**
  * Small files of /sys and /proc below a root, which tests set. Each file has one value, list or
  * link. Their content is not trusted: a file that is missing, or that the kernel does not let us
- * read, is absent; an invalid value is an error that names file and value. Not for several threads
- * at a time: path and text are shared by all calls on one `sys`.
+ * read, is absent; an invalid value is an error that names file and value. Only one thread at a
+ * time may use a `sys`, because all calls on it share its path and its text.
  */
 #ifndef RUNG_NUMA_SYSFS_H
 #define RUNG_NUMA_SYSFS_H

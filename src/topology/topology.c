@@ -8,11 +8,12 @@
  * (tests/fixtures/) test combinations that no single machine has. libnuma is not used: it describes
  * only the running machine.
  *
- * An absent file and a malformed one are different: see sysfs.h. Lists ascend and stay below a
- * limit, files end at 64 KiB, folders at 65536 entries, and a link must lead into the root's sys/.
+ * A file may be absent, but a malformed one is an error (sysfs.h). All input is bounded: lists must
+ * ascend and stay below a limit, files have at most 64 KiB, folders at most 65536 entries, and
+ * links must lead into the root's sys/.
  *
- * Numbers are not positions. Node numbers have gaps, and some devices have no node; functions that
- * accept positions document it.
+ * Numbers are not positions in arrays. Node numbers have gaps, and some devices have no node;
+ * functions that accept positions document it.
  *
  * Links between devices follow from the PCI path of a device's folder with all links resolved. The
  * last part that two paths share is a bridge (PIX, PXB) or a host bridge (PHB). If they share none,

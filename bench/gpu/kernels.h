@@ -12,7 +12,7 @@
 extern "C" {
 #endif
 
-/** Linear copy of `bytes` bytes, a multiple of 16: neighbouring threads read neighbouring pieces of
+/** Linear copy of `bytes` bytes, a multiple of 16: consecutive threads read consecutive pieces of
  * 16 bytes. */
 cudaError_t bench_kernel_copy(void *to, const void *from, uint64_t bytes, unsigned sm_count,
                               cudaStream_t stream);

@@ -274,10 +274,11 @@ RUNG_API int rung_gather(struct rung_store *store, const struct rung_ids *ids, v
  *
  * The store then knows the next use of the cached rows and evicts the row with the farthest next
  * use (Belady's rule); beyond the announced batches it evicts the coldest row by score. Announce
- * batches in the order of their gathers, as far ahead as they are known; more announced rows than
- * four times the cache bring nothing. The call reads nothing: submit a gather early for that. A
- * gather that was not announced works as usual, and an announced gather may never be submitted. The
- * store recognises an announced batch by its rows, not by its position.
+ * batches in the order of their gathers, as far ahead as they are known; announcing more rows than
+ * four times the cache holds does not improve the hit rate. The call does not read any rows: to
+ * start reads early, submit the gather early. A gather that was not announced works as usual, and
+ * an announced gather may never be submitted. The store recognises an announced batch by its rows,
+ * not by its position.
  *
  * @param ids  as for the gather; read only during the call; in host memory also with CUDA; a list
  *             of any length (split as in rung_gather())

@@ -172,7 +172,7 @@ class Papers100M(Folder):
         self.refused("--ogb-papers100M", self.root,
                      says=[test + ": is missing", "with its option"])
         self.refused("--ogb-papers100M", self.root, "--igb", self.root, code=2,
-                     says="give one dataset")
+                     says="give only one dataset")
 
 
 class Mag240M(Folder):

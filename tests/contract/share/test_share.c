@@ -298,7 +298,7 @@ Test(share, invalid_paths_are_refused)
 	cr_assert_eq(rung_store_attach(path, NULL, &store), RUNG_E_INVAL);
 	fails_to_share("", RUNG_E_INVAL, "this one has 0");
 	snprintf(path, sizeof(path), "%s/none/here/s", s.base.parent);
-	fails_to_share(path, RUNG_E_NOENT, "cannot create the folder");
+	fails_to_share(path, RUNG_E_NOENT, "cannot create the socket's folder");
 	snprintf(path, sizeof(path), "%s/", s.folder);
 	fails_to_share(path, RUNG_E_INVAL, "names a folder");
 	cr_assert_eq(rung_store_attach(NULL, NULL, &store), RUNG_E_INVAL);

@@ -189,5 +189,6 @@ Test(share_gpu, an_attacher_may_choose_its_gpu)
 	rung_store_close(creator);
 	opts.gpu = &info.node; /* any GPU number */
 	cr_assert_eq(rung_store_open(s.base.ds, s.base.plan, &opts, &store), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "is for rung_store_attach()"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "is only for rung_store_attach()"), "%s",
+	          rung_last_error());
 }

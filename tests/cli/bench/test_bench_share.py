@@ -115,7 +115,7 @@ class Share(CliTest):
         other = Graph(self.folder, vertices=2999)
         self.run_rung("stage", *other.options(), "--out", self.staged, "--force", "--quiet")
         self.fails("bench", "--attach", self.socket, code=1,
-                   says=[self.staged, "is not the dataset", self.socket])
+                   says=[self.staged, "not the dataset", self.socket])
 
     def test_wrong_paths(self):
         self.fails("bench", "--attach", self.path("nowhere"), code=1,

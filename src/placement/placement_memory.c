@@ -16,7 +16,7 @@
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
 #define TOUCH_BYTES (64ull << 20) /* a thread touches this many bytes at a time */
-/* 1/4 of the reserve must still be free: some of it has been used since the plan was created */
+/* 1/4 of the reserve must still be free: the rest may have been used since the plan was created */
 #define CHECK_SHARE 4u
 
 /* ---- before the first touch ---- */

@@ -94,7 +94,7 @@ static bool reads_ok(const struct rung_profile *profile)
 	}
 	if (profile->reads_count == 0)
 		return profile->drive_count == 0;
-	/* together with ascends(), this means that each drive has reads */
+	/* together with ascends(), this check shows that each drive has reads */
 	return reads[0].drive == 0 &&
 	       reads[profile->reads_count - 1].drive + 1 == profile->drive_count;
 }

@@ -20,7 +20,7 @@
 /* in-neighbours in the buffer: a longer in-list is processed in pieces */
 #define IDS_MAX     (UINT64_C(1) << 20)
 #define OFFSETS_MAX (UINT64_C(1) << 16) /* in-lists in the buffer */
-/* budget of the transposition; panels are larger, except in tests */
+/* least budget of the transposition; the memory of a panel is larger, except in tests */
 #define TURN_BYTES_MIN (UINT64_C(2) << 20)
 #define OUT_BUFFERS    3u
 #define OUT_BYTES      (UINT64_C(1) << 20)

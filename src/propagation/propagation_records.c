@@ -28,7 +28,8 @@ struct candidates {
 	uint64_t *mutual; /* [edges_max / 64 + 1] one bit for each of ids */
 };
 
-/* on average; one or two percent of the edges that are not mutual pass the filter */
+/* edges per word of the filter, on average; of the edges that are not mutual, one or two percent
+ * then pass the filter */
 #define EDGES_PER_WORD 4u
 
 /* A blocked Bloom filter: an edge sets three bits of one word, so a test costs one access. */
@@ -235,7 +236,8 @@ struct marker {
 	uint64_t word_bytes, list_bytes, id_bytes, slot_bytes;
 };
 
-/* Allocate the buffers of a thread. @return false: out of memory; marker_fini() frees the others */
+/* Allocate the buffers of a thread. @return false: out of memory; marker_fini() frees those that
+ * were allocated */
 static bool marker_init(struct marker *marker, const struct rung__propagation *prop,
                         const struct largest *largest)
 {

@@ -89,8 +89,8 @@ struct rung__propagation {
 
 /* propagation_tiles.c */
 
-/** Cut the block that begins with edge `edge` of list `vertex`: sets its counts and first vertex
- * and edge. */
+/** Cut the block that begins with edge number `edge`, which is in the list of `vertex`: set its
+ * counts, its first vertex and its first edge. */
 void rung__block_cut(const struct rung__propagation *prop, uint64_t vertex, uint64_t edge,
                      struct rung__block *block);
 

@@ -13,8 +13,8 @@
 
 struct rung__positions {
 	uint32_t *dense; /* [vertex_count] RUNG__POSITION_NONE without a position; NULL: hashed */
-	/* [slot_count] low half of the id, then position + 1; 0: free. At most half of them are
-	 * in use */
+	/* [slot_count] (low half of the id) << 32 | (position + 1); 0: free. At most half of them
+	 * are in use */
 	uint64_t *slots;
 	uint64_t slot_count; /* a power of two, or 0 */
 };

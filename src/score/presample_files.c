@@ -103,7 +103,7 @@ static uint64_t batch_key(const struct lockstep *ls, uint64_t key)
  * end) of `indices` from its list, and `skipped` positions of the list come before them. */
 struct hop_entry {
 	uint64_t key;
-	uint64_t degree, count; /* the number of draws from the whole list */
+	uint64_t degree, count; /* count: number of draws from the whole list */
 	uint64_t skipped, begin, end;
 	uint64_t scratch; /* position of its draws in `drawn` */
 };

@@ -14,7 +14,8 @@
 #define CACHES              4u /* size of an array, in multiples of the last-level cache */
 #define CACHES_MIN          2u /* the advised minimum, which is also the size with opts.quick */
 #define CACHE_BYTES_UNKNOWN (32u << 20)
-#define CORE_BYTES          (16u << 20) /* array per core: more than a gather keeps cached */
+/* minimum bytes of an array per core: more than a gather keeps cached */
+#define CORE_BYTES (16u << 20)
 /* with smaller arrays the start of threads would be measured */
 #define ARRAY_BYTES_MIN (16u << 20)
 #define ARRAY_ROWS_MIN  64u /* a gather's threads take blocks of 64 rows */
@@ -22,7 +23,7 @@
 #define TABLE_BYTES       (2ull << 30)
 #define TABLE_BYTES_QUICK (512ull << 20)
 #define ROWS_QUICK        4u /* number of standard rows with quick */
-/* as in nvbandwidth; several times a GPU's largest cache */
+/* as in nvbandwidth: several times the size of any GPU's cache */
 #define GPU_TABLE_BYTES       (512u << 20)
 #define GPU_TABLE_BYTES_QUICK (64u << 20)
 #define GPU_TABLE_BYTES_MIN   ARRAY_BYTES_MIN

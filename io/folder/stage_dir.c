@@ -115,8 +115,9 @@ static bool holds(const struct rung__stage_dir *dir, const char *folder, const c
 	return fstatat(dir->parent_fd, path, &st, AT_SYMLINK_NOFOLLOW) == 0;
 }
 
-/* Whether `resume` may refer to OUT itself. With `force`, unfinished work in OUT.partial that will
- * replace OUT has priority, unless OUT has a journal: then OUT itself has unfinished clean-up. */
+/* Whether a run with `resume` may continue with OUT itself. With `force`, unfinished work in
+ * OUT.partial that will replace OUT has priority. The exception is an OUT with a journal: its own
+ * clean-up is unfinished. */
 static bool may_be_finished(const struct rung__stage_dir *dir)
 {
 	return dir->resume && holds(dir, dir->name, RUNG__MANIFEST) &&

@@ -172,7 +172,8 @@ static int check_full(struct rung__preset *p, const char *path, const struct mag
 /*
  * The edge lists. Ids of each type begin at 0 in the files. A spec "FILE+FIRST:COUNT,FIRST:COUNT"
  * adds FIRST to the ids of each side and checks that they are below COUNT, so the types get
- * consecutive ranges of ids. As in the baseline, every edge is used in both directions, once.
+ * consecutive ranges of ids. As in the baseline, every edge is used in both directions, and
+ * duplicates are removed.
  */
 static int mag_graph(struct rung__preset *p, const struct mag_counts *counts)
 {

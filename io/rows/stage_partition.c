@@ -6,11 +6,11 @@
  * written from one area, the next one is read into the other. stage_rows.c then sorts the buckets,
  * one by one.
  *
- * Buckets are stored in the output files, after the position of their range, so that a range can be
- * written while its bucket and all later ones are still complete: bucket k is in file k % F, from
- * base + k / F * pitch on. A pitch holds a range with its padding, in whole blocks; the base leaves
- * space for one pitch and, with several files, for a block of rows, because up to range k each file
- * has at most (k + 1) / F pitches and a block of rows in use.
+ * Buckets are stored in the F output files. Each is after the place of its range, because it and
+ * all later buckets must stay complete while the range is written: bucket k is in file k % F, from
+ * base + k / F * pitch on. A pitch is the size of a range with its padding, in whole blocks. The
+ * base leaves space for one pitch and, with several files, for a block of rows: the ranges up to k
+ * use at most (k + 1) / F pitches and a block of rows of each file.
  *
  * No checksum of the dataset covers buckets. The journal has a sum of hashes of the rows in them,
  * which returns to zero when all rows have been read back unchanged.

@@ -80,8 +80,10 @@ struct rung__stage {
 	 * relabelled */
 	void *vertex_of_rank, *rank_of_vertex;
 	struct rung__manifest *manifest;
-	char *job, *job_inputs; /* lines of stage_job.c; those of the inputs come last */
-	uint64_t *sums;         /* [manifest->block_count] checksums of all files */
+	/* lines that stage_job.c writes; `job` ends with job_inputs, the lines of the
+	 * inputs */
+	char *job, *job_inputs;
+	uint64_t *sums; /* [manifest->block_count] checksums of all files */
 	/* [RUNG__STAGE_BUFFER_BYTES], page-aligned, for one file at a time */
 	unsigned char *buffer;
 	uint64_t step_done, step_total; /* bytes done and total of the current step, for progress */

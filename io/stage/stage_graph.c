@@ -104,7 +104,7 @@ static int open_edges(struct rung__stage *stage, const struct rung_graph_opts *g
 	rc = rung_edges_open(&opts, &stage->edges);
 	least = rc < 0 ? rung_last_error_min_bytes() : 0;
 	if (least == 0)
-		return rc; /* it is a success, or a failure that more memory does not prevent */
+		return rc; /* rc is a success, or a failure that more memory does not prevent */
 	/* reported again in terms of --memory, because rung_edges_open() sees only its share */
 	least += rung__stage_fixed_bytes(stage);
 	return rung__fail_min_bytes(least,

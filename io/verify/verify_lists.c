@@ -168,7 +168,7 @@ static int check_offsets(const struct lists *l, const uint64_t *offsets, uint64_
 	return 0;
 }
 
-/* Three quarters of the memory are for ids, the rest for offsets and flags. */
+/* Three quarters of the memory for lists are for ids, the rest is for offsets and flags. */
 static uint64_t ids_buffer_bytes(const struct lists *l)
 {
 	return l->buffer_bytes / 4 * 3;

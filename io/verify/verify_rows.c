@@ -26,7 +26,8 @@ struct comparison {
 	uint64_t rank_first, rank_end; /* ranks that this pass compares */
 	/* [rank_end - rank_first][RUNG__FINGERPRINT_BYTES] of the source's rows, by rank */
 	unsigned char *prints;
-	uint64_t rows_per_item;                              /* rows of one read */
+	/* number of rows of an item, which is one read */
+	uint64_t rows_per_item;
 	struct rung__chunks chunks;                          /* chunks of the source */
 	struct rung__direct source, staged[RUNG__FILES_MAX]; /* fd -1: not open */
 	uint64_t items[RUNG__FILES_MAX + 1];                 /* first item of each staged file */

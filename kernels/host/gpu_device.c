@@ -28,7 +28,7 @@ static void close_requests(struct rung__device *device)
 		(void)cudaFree(device->counts);
 }
 
-/* Everything that CUDA owns. Nothing is in flight, so no stream is waited for. */
+/* Release everything that CUDA owns. Nothing is in flight, so no stream is waited for. */
 static void close_on_gpu(struct rung__device *device)
 {
 	close_requests(device);
@@ -91,7 +91,7 @@ static int open_streams(struct rung__device *device)
 	return rc;
 }
 
-/* `word` is in the request's mail. */
+/* Create the end of one kind of launch. `word` is in the request's mail. */
 static int open_end(struct gpu_end *end, uint32_t *word, const char *what)
 {
 	end->word = word;

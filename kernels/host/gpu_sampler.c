@@ -14,9 +14,9 @@
 
 #define LINE_BYTES 128u
 
-/* The memory of one array. */
+/* The lines of one array: the first ones are in GPU memory, the others in host memory. */
 struct array_memory {
-	void *gpu[RUNG_GPUS_MAX]; /* the shares of the first lines */
+	void *gpu[RUNG_GPUS_MAX]; /* the share of each GPU in the first lines */
 	unsigned char *host;      /* the other lines, pinned; NULL: none */
 	uint64_t host_bytes;
 };

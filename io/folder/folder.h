@@ -20,9 +20,11 @@ struct rung__stage_dir {
 	/* the last parts of these paths, relative to parent_fd */
 	const char *name, *partial_name, *aside_name;
 	int parent_fd; /* -1: not open */
-	/* OUT.partial, locked, or OUT while a finished dataset is checked; -1: not acquired */
+	/* descriptor of OUT.partial, which is locked, or of OUT while a finished dataset is
+	 * checked; -1: not open */
 	int fd;
-	/* the first two are options of the run; replaces: OUT exists and will be replaced */
+	/* `force` and `resume` are options of the run; `replaces`: OUT exists and will be
+	 * replaced */
 	bool force, resume, replaces;
 	bool keep;   /* OUT.partial has finished parts: it stays if the run fails */
 	bool staged; /* OUT is a dataset, possibly that of the job to resume */

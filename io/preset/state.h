@@ -38,8 +38,8 @@ const char *rung__preset_text(struct rung__preset *p, const char *format, ...)
 
 /**
  * Add an edge list or a split.
- * @param spec, name  texts of the preset or constants. NULL is the result of a failed
- *                    rung__preset_text(): returns RUNG_E_NOMEM, which is recorded already
+ * @param spec, name  texts of the preset or constants. NULL, from a failed rung__preset_text(): the
+ *                    result is RUNG_E_NOMEM, which is recorded already
  */
 int rung__preset_add_graph(struct rung__preset *p, const char *spec);
 int rung__preset_add_split(struct rung__preset *p, const char *name, const char *spec);

@@ -70,7 +70,8 @@ static int read_tail(const struct rung__stage_rows *rows, uint32_t file,
 	return rc;
 }
 
-/* Fill in the bytes before the new rows in their block: the header, or rows of the last range. */
+/* Fill in the bytes before the new rows in their block: the header, or rows of the previous
+ * range. */
 static int begin_part(const struct rung__stage_rows *rows, uint32_t file,
                       const struct rung__row_range_part *part)
 {

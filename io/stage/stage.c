@@ -24,8 +24,8 @@
 #include "stage/stage_space.h"
 #include "stage/stage_write.h"
 
-/* Order, costs and measured rates of the features. Labels and arrays have their own schedules,
- * which are not reported. */
+/* Report the row order, costs and measured rates of the features. Labels and arrays have their own
+ * schedules, which are not reported. */
 static void report_rows(struct rung__stage *stage)
 {
 	const struct rung__rows_schedule *plan = &stage->features_plan;
@@ -47,8 +47,8 @@ static int fill_report(struct rung__stage *stage)
 	struct rung_stage_report *report = &stage->report;
 	struct rung__manifest *m = stage->manifest;
 	char *text;
-	/* Used only for the length of the text. A checksum has a fixed length, so the result is
-	 * right even in a dry run, where all checksums are still 0. */
+	/* Formatting sets m->text_bytes; the text is not used. A checksum has a fixed length, so
+	 * text_bytes is right even in a dry run, where all checksums are still 0. */
 	int rc = rung__manifest_format(m, &text);
 
 	if (rc < 0)

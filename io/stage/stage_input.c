@@ -244,7 +244,8 @@ static int read_splits(struct rung__stage *stage)
 			return rc;
 		strcpy(m->splits[i].name, stage->opts.splits[i].name);
 		m->splits[i].count = stage->splits[i].count;
-		m->split_count++; /* counts the splits that are complete in both lists */
+		/* counts only splits that are complete in both m->splits and stage->splits */
+		m->split_count++;
 	}
 	return 0;
 }

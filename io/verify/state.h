@@ -91,7 +91,8 @@ int rung__verify_rows_sample(const struct rung__verify *v, struct rung__verify_r
 
 /** Draws the vertices of a sample, in ascending order. */
 struct rung__row_sample {
-	uint64_t seed, vertex_count, vertex, left; /* the next candidate; number still to draw */
+	/* `vertex`: the next candidate; `left`: number of vertices still to draw */
+	uint64_t seed, vertex_count, vertex, left;
 };
 
 /** Start a sample with the options of `v`. @return true if it is smaller than all vertices */
@@ -99,17 +100,16 @@ bool rung__row_sample_init(struct rung__row_sample *sample, const struct rung__v
 /** The next vertex of the sample. Call it only while sample->left is not 0. */
 uint64_t rung__row_sample_next(struct rung__row_sample *sample);
 
-/** Open the graph of v->opts.graph for passes. */
+/** Open the graph of v->opts.graph for passes over its edges. */
 int rung__verify_open_edges(const struct rung__verify *v, struct rung_edges **edges_out);
 
-/** Compare the lists of the graph with those of v->opts.graph. */
+/** Compare the lists of the relabelled graph with those of v->opts.graph. */
 int rung__verify_lists(struct rung__verify *v);
 
 /** Compare the splits with their sources. */
 int rung__verify_splits(struct rung__verify *v);
 
-/** The spec that v->opts has for an array, found by the name of its file; NULL if none was
- * given. */
+/** The spec in v->opts of the array with this file name; NULL if none was given. */
 const char *rung__verify_array_spec(const struct rung__verify *v, const char *file_name);
 
 /** The ids of split number `idx` of v->opts, as original vertices; free them with rung_free(). */
@@ -120,14 +120,14 @@ int rung__verify_split_ids(const struct rung__verify *v, size_t idx, uint64_t *c
  * start. */
 struct rung__rebuild {
 	struct rung__verify *v;
-	/* the file of the last rebuilt block; the members below belong to this file */
+	/* the file of the last rebuilt block, to which the members below belong, up to split_ids */
 	const struct rung__manifest_file *file;
 	struct rung__verify_rows rows; /* rows of features, labels, score or an array */
 	struct rung__rows gather;      /* reads them */
 	unsigned char *gathered;       /* [gather.count_max] rows */
 	void *inverse;                 /* when rebuilding a map: the other map, unchecked */
 	uint64_t split_count, *split_ids;
-	/* graph_fds is valid; unlike the members above, it is kept when the next file is rebuilt */
+	/* graph_fds is valid; it stays open when the next file is rebuilt */
 	bool has_graph;
 	int graph_fds[2]; /* files of the relabelled graph: indptr, indices */
 };

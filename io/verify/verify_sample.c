@@ -42,7 +42,8 @@ bool rung__row_sample_init(struct rung__row_sample *sample, const struct rung__v
 }
 
 /* Selection sampling: each vertex is chosen with the probability left / rest, so every sample is
- * equally likely and the last vertex completes it. It needs no memory, and the vertices ascend. */
+ * equally likely, and is complete at the last vertex at the latest. It needs no memory, and the
+ * vertices ascend. */
 uint64_t rung__row_sample_next(struct rung__row_sample *sample)
 {
 	uint64_t vertex;

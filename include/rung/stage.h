@@ -2,6 +2,41 @@
 /**
  * @file
  * Staging: from a graph and its features to a folder with the rows in rank order.
+ *
+ * Output. The folder appears under its name only when every file in it is complete and synced; the
+ * manifest is written last. Until then the work is in "OUT.partial", with a journal of the finished
+ * parts. A second run on the same folder at the same time returns RUNG_E_BUSY. Inputs, memory and
+ * free disk space are checked before the first byte is written.
+ *
+ * Resuming. A run that fails, is canceled or is killed before the ranks are known leaves nothing of
+ * value: it, or the next run, removes OUT.partial. After that point OUT.partial stays. With
+ * `resume` the same job continues after the finished parts and writes identical bytes; another job,
+ * or changed inputs, give RUNG_E_INVAL. Without `resume` the call returns RUNG_E_EXIST; `force`
+ * starts from scratch.
+ *
+ * With `resume` and an out_dir that this job has already finished, the files are checked as
+ * described under Replacing, nothing is written, and `already_staged` is set. If out_dir holds the
+ * result of another job, the call returns RUNG_E_EXIST and names the difference; with `force` it
+ * replaces that result.
+ *
+ * Replacing. A folder that is to be replaced stays untouched until the new one is complete. Before
+ * the new folder gets its name, all files are checked (present, regular, right size; all blocks of
+ * files under 64 MiB, 1/64 of the blocks of larger files), and so are the inputs (size,
+ * modification time, inode). RUNG_E_CORRUPT names the difference, and OUT.partial stays. If only
+ * the last sync, that of the parent folder, fails, the complete dataset stays; it opens and
+ * verifies.
+ *
+ * Memory. Data that exceeds `memory_bytes` stays in files. One map of the vertices (4 bytes each, 8
+ * from 2^32 vertices on) is always resident, two during relabelling, plus the memory of the score
+ * (rank.h) while it is computed; all else is buffers. The graph is loaded into memory if it fits. A
+ * deflated member of a .npz is inflated while it is read, with less than 1 MiB.
+ *
+ * In place. With `in_place` no row is copied. The dataset records the absolute path of the file
+ * with the rows, its size, its modification time and the checksums of up to 64 of its blocks;
+ * rung_dataset_open() uses these to recognise it. A store then keeps one entry of vertex_of_rank
+ * per vertex, and rows that are requested together are not next to each other in the file. The
+ * source must store its rows uncompressed: a .npy file, a stored member of a .npz, or raw. `pad`
+ * and `stripe_dirs` cannot be combined with it. Additional arrays are copied as usual.
  */
 #ifndef RUNG_STAGE_H
 #define RUNG_STAGE_H
@@ -76,7 +111,8 @@ struct rung_stage_opts {
 	/** most memory to use; 0: a quarter of RAM, or three quarters of the free memory (of the
 	 * machine or the control group) if that is less */
 	uint64_t memory_bytes;
-	/** nonzero: resume an interrupted run of the same job from OUT.partial, if there is one */
+	/** nonzero: resume an interrupted run of the same job from OUT.partial, if there is one; see
+	 * Resuming at the top of this file */
 	int resume;
 	enum rung_row_order row_order;
 	enum rung_stage_pad pad;
@@ -89,7 +125,7 @@ struct rung_stage_opts {
 	const struct rung_stage_array *arrays;
 	size_t array_count;
 	/** nonzero: leave the features in their source; the dataset then needs that file,
-	 * unchanged */
+	 * unchanged; see In place at the top of this file */
 	int in_place;
 };
 
@@ -164,42 +200,8 @@ struct rung_stage_report {
 RUNG_API const char *rung_row_order_name(enum rung_row_order order);
 
 /**
- * Score, rank and relabel a graph, and write a staged dataset (docs/FORMAT.md) of any size: data
- * that exceeds `memory_bytes` stays in files.
- *
- * The folder appears under its name only when every file in it is complete and synced; the manifest
- * is written last. Until then the work is in "OUT.partial", with a journal of the finished parts. A
- * second run on the same folder at the same time returns RUNG_E_BUSY. Inputs, memory and free disk
- * space are checked before the first byte is written.
- *
- * A run that fails, is canceled or is killed before the ranks are known leaves nothing of value:
- * it, or the next run, removes OUT.partial. After that point OUT.partial stays. With `resume` the
- * same job continues after the finished parts and writes identical bytes; another job, or changed
- * inputs, give RUNG_E_INVAL. Without `resume` the call returns RUNG_E_EXIST; `force` starts from
- * scratch.
- *
- * A folder that is to be replaced stays untouched until the new one is complete. Before the new
- * folder gets its name, all files are checked (present, regular, right size; all blocks of files
- * under 64 MiB, 1/64 of the blocks of larger files), and so are the inputs (size, modification
- * time, inode). RUNG_E_CORRUPT names the difference, and OUT.partial stays. If only the last sync,
- * that of the parent folder, fails, the complete dataset stays; it opens and verifies.
- *
- * With `resume` and an out_dir that this job has already finished, the files are checked in the
- * same way, nothing is written, and `already_staged` is set. If out_dir holds the result of another
- * job, the call returns RUNG_E_EXIST and names the difference; with `force` it replaces that
- * result.
- *
- * Memory: one map of the vertices (4 bytes each, 8 from 2^32 vertices on) is always resident, two
- * during relabelling, plus the memory of the score (rank.h) while it is computed; all else is
- * buffers. The graph is loaded into memory if it fits. A deflated member of a .npz is inflated
- * while it is read, with less than 1 MiB.
- *
- * With `in_place` no row is copied. The dataset records the absolute path of the file with the
- * rows, its size, its modification time and the checksums of up to 64 of its blocks;
- * rung_dataset_open() uses these to recognise it. A store then keeps one entry of vertex_of_rank
- * per vertex, and rows that are requested together are not next to each other in the file. The
- * source must store its rows uncompressed: a .npy file, a stored member of a .npz, or raw. `pad`
- * and `stripe_dirs` cannot be combined with it. Additional arrays are copied as usual.
+ * Score, rank and relabel a graph, and write a staged dataset (docs/FORMAT.md). The data may exceed
+ * memory. See the top of this file.
  *
  * @param report_out  may be NULL
  * @return 0, RUNG_E_EXIST (out_dir or unfinished work exists), RUNG_E_BUSY, RUNG_E_NOSPC,

@@ -26,6 +26,101 @@
  *     rc = rung_request_wait_stream(req, compute_stream);
  *     ... kernels on compute_stream that read `out` ...
  *     rung_request_put(req);
+ *
+ * Opening. rung_store_open() allocates all memory for gathers, and tests the engine with a read; if
+ * the requested engine does not work here, the message of RUNG_E_NOSUP has the reason. With CUDA it
+ * also loads the GPU tiers and the kernels, and registers (pins) host memory; the store uses the
+ * first GPU of the plan, whichever GPU is current.
+ *
+ * Free host memory is the smaller of the kernel's MemAvailable and the limits of the control
+ * groups. On a machine that adds memory on demand this is its present size: let it grow first, or
+ * set a smaller host budget. On RUNG_E_NOMEM, of the host, a NUMA node or a GPU, the message has
+ * the free memory, and nothing was touched. The check cannot be disabled, because a process that
+ * touches memory that does not exist is killed.
+ *
+ * Sharing. With opts.share_path other processes can attach from the return of rung_store_open()
+ * until the store is closed, which removes the socket. A missing folder of the socket is created
+ * with mode 0700; an existing folder must belong to this user and be closed to others, otherwise
+ * the call returns RUNG_E_INVAL, as it does for a path of more than 107 bytes. RUNG_E_BUSY: another
+ * store is shared there. RUNG_E_EXIST: the path exists and is not a socket. The socket of a process
+ * that died is replaced. The shared host tier is a sealed memfd; it gets huge pages only if
+ * /sys/kernel/mm/transparent_hugepage/shmem_enabled is not "never". Memory that is not shared gets
+ * huge pages by default. Descriptors are closed on exec. A child that was forked without exec must
+ * not use the store, and keeps the socket in use until it ends.
+ *
+ * Attaching. Both processes belong to the same user and run on the same machine. The host tier and
+ * rank_of_vertex of the creator are mapped, not loaded: they exist once for all processes. They are
+ * sealed: no process can write to them, not even the creator. Requests, staging slots, refill
+ * thread and counters are private to each process. Cold rows are read from the file that the
+ * creator opened, even if another dataset has replaced it since. The memory exists as long as a
+ * process uses it. When the creator closes the store or dies, attached processes continue, but no
+ * new process can attach until a store is shared at that path again.
+ *
+ * Shared cache. The cold-row cache is shared too, in memory that every attached process and the
+ * creator can write to. Damage to its index, for example by a stray pointer, costs hits, and at
+ * worst the whole cache, but it cannot crash or hang another process. Damaged rows in it are served
+ * to the other processes. If this risk is not acceptable, set opts.private_cache: the creator for
+ * all processes, or an attaching process for itself. At most 32 processes use one cache; further
+ * processes read their cold rows themselves. In both cases the statistics show it: cache_rows is 0,
+ * and cache_why has the reason.
+ *
+ * A stopped process (SIGSTOP, a debugger, a frozen container) delays each of the others once, by at
+ * most 200 ms, whatever it held. They then continue without the cache, or read the rows it was
+ * reading themselves, until it runs again. A process that dies delays them less.
+ *
+ * Attaching on a GPU. If the creator gathers on a GPU, the attached store gathers on the GPU
+ * opts.gpu. It reads the creator's tier "peer" in place (by CUDA IPC, which works only between
+ * processes), and has its own tier "gpu" and its own map. GPU memory ends with the process that
+ * allocated it: when the creator closes or dies, gathers of stores attached to a tier "peer" fail
+ * with RUNG_E_NODEV. A creator that closes waits 5 s for attached stores to be closed, so that
+ * gathers in flight complete; if it dies, they may fail with any CUDA error. End attached processes
+ * first.
+ *
+ * Errors of rung_store_attach(). RUNG_E_INVAL: path, opts, a store of another user. RUNG_E_ABI:
+ * shared by another version of rung. RUNG_E_TIMEDOUT: no answer within 5 s. RUNG_E_FORMAT,
+ * RUNG_E_RANGE: the answer is not a valid store. RUNG_E_NODEV: the creator gathers on a GPU and
+ * this process has none.
+ *
+ * Closing. Close stores before the process exits: if a store on a GPU is still open, exit() waits
+ * up to 5 s for running CUDA calls; calls and requests after that fail with RUNG_E_CANCELED,
+ * because CUDA is being unloaded, and closing releases no GPU memory. rung_store_close() returns
+ * RUNG_E_TIMEDOUT if reads did not complete within twice opts.read_timeout_ms, or if a GPU did not
+ * answer for 60 s; memory that may still be written to then stays allocated. It also returns
+ * RUNG_E_TIMEDOUT, with everything else released, if attached processes did not close a store with
+ * a tier "peer" within 5 s; that tier stays allocated until this process ends.
+ *
+ * Gathers. With CUDA a gather starts after the work on its stream: NULL is the default stream,
+ * RUNG_STREAM_OWN the store's own (device.h). On the CPU `stream` must be one of these two. Ids in
+ * plain host memory are read only during the call. With CUDA they may also be in memory that the
+ * GPU can access, which is read until the request completes. Cold rows of ids in plain host memory
+ * are read from the file at once, those of other ids after the kernel has run. With CUDA the output
+ * is memory that the GPU can access; the gather is fastest if it is 16-byte aligned, and strides
+ * and rows are multiples of 16 bytes. The GPU can access its own memory, pinned or registered host
+ * memory, and managed memory; memory and streams of other GPUs are rejected. A gather allocates
+ * nothing. With CUDA the host waits only if a CUDA call fails, for the work that was already
+ * queued.
+ *
+ * Errors of a gather. RUNG_E_RANGE: an id in plain host memory is out of range, and the message
+ * names it; ids that only the GPU reads are reported by rung_request_wait(). RUNG_E_INVAL: count
+ * above batch_rows_max, dtype, stride, vertex ids without opts.vertex_ids, memory that the GPU
+ * cannot access, a stream on the CPU. RUNG_E_AGAIN: all requests are in flight; wait for one and
+ * put it. With CUDA, RUNG_E_NOSUP: the stream is being captured into a CUDA graph (device.h);
+ * RUNG_E_IO: a CUDA error.
+ *
+ * Announcing. After rung_prefetch() the store knows the next use of the cached rows and evicts the
+ * row with the farthest next use (Belady's rule); beyond the announced batches it evicts the
+ * coldest row by score. Announce batches in the order of their gathers, as far ahead as they are
+ * known; announcing more rows than four times the cache holds does not improve the hit rate. The
+ * call does not read any rows: to start reads early, submit the gather early. A gather that was not
+ * announced works as usual, and an announced gather may never be submitted. The store recognises an
+ * announced batch by its rows, not by its position. RUNG_E_AGAIN: opts.window_rows_max rows or 4096
+ * batches are announced already; gather some, then announce this list again. RUNG_E_RANGE and
+ * RUNG_E_INVAL are as for a gather.
+ *
+ * Waiting on a stream. If no row of the store is in a file, the host does not wait in
+ * rung_request_wait_stream(). Otherwise it waits until the cold rows of the request are known and
+ * read and their last copy is queued on a stream, not until that copy has run. If the caller has
+ * worked on another batch in between, there is usually nothing left to wait for.
  */
 #ifndef RUNG_STORE_H
 #define RUNG_STORE_H
@@ -79,8 +174,8 @@ struct rung_store_opts {
 	int buffered; /**< nonzero: read through the page cache instead of O_DIRECT */
 	/** nonzero: ids of space RUNG_VERTICES will be used; rank_of_vertex stays in memory */
 	int vertex_ids;
-	/** path of the socket through which other processes attach, see rung_store_attach(); NULL:
-	 * not shared */
+	/** path of the socket through which other processes attach, see Sharing at the top of this
+	 * file; NULL: not shared */
 	const char *share_path;
 	/** largest gap between two cold rows that are fetched with one read; 0: chosen from the
 	 * plan's profile, else the bytes that the device transfers in the time of one more read, at
@@ -98,8 +193,8 @@ struct rung_store_opts {
 	 * window so far has used is resident */
 	uint64_t window_rows_max;
 	/** nonzero, with share_path: the cold-row cache is not shared, and attached processes have
-	 * none. In rung_store_attach(): the shared cache is not used. See there when this is
-	 * useful */
+	 * none. In rung_store_attach(): the shared cache is not used. For the reasons see
+	 * Shared cache at the top of this file */
 	int private_cache;
 	/** rung_store_attach() to a store on GPUs: number of the GPU that gathers, read during the
 	 * call; NULL: the current GPU of the calling thread. Set it on machines with several GPUs:
@@ -127,34 +222,15 @@ struct rung_ids {
 };
 
 /**
- * Open a store: allocate the host tier and the staging slots, read the rows of the host tier, start
- * the refill thread, and test the engine with a read. All memory for gathers is allocated here.
- * With CUDA the call also loads the GPU tiers and the kernels, and registers (pins) host memory;
- * the store uses the first GPU of the plan, whichever GPU is current.
- *
- * Free host memory is the smaller of the kernel's MemAvailable and the limits of the control
- * groups. On a machine that adds memory on demand this is its present size: let it grow first, or
- * set a smaller host budget. The check cannot be disabled, because a process that touches memory
- * that does not exist is killed.
- *
- * With opts.share_path other processes can attach from the return of this call until the store is
- * closed, which removes the socket. A missing folder of the socket is created with mode 0700; an
- * existing folder must belong to this user and be closed to others, otherwise the call returns
- * RUNG_E_INVAL, as it does for a path of more than 107 bytes. RUNG_E_BUSY: another store is shared
- * there. RUNG_E_EXIST: the path exists and is not a socket. The socket of a process that died is
- * replaced. The shared host tier is a sealed memfd; it gets huge pages only if
- * /sys/kernel/mm/transparent_hugepage/shmem_enabled is not "never". Memory that is not shared gets
- * huge pages by default. Descriptors are closed on exec. A child that was forked without exec must
- * not use the store, and keeps the socket in use until it ends.
+ * Open a store: allocate the host tier and the staging slots, read the rows of the host tier, and
+ * start the refill thread. See Opening and Sharing at the top of this file.
  *
  * @param ds         may be closed afterwards
  * @param plan       may be destroyed afterwards
  * @param opts       NULL: defaults
  * @param store_out  close with rung_store_close()
- * @return 0, RUNG_E_NOSUP (the requested engine does not work here; the message has the reason),
- *         RUNG_E_NOMEM (of the host, a NUMA node or a GPU; the message has the free memory; nothing
- *         was touched), RUNG_E_NODEV (no such GPU), RUNG_E_IO (also any other CUDA error),
- *         RUNG_E_INVAL
+ * @return 0, RUNG_E_NOSUP (the engine), RUNG_E_NOMEM, RUNG_E_NODEV (no such GPU), RUNG_E_IO (also
+ *         any other CUDA error), RUNG_E_INVAL; with share_path RUNG_E_BUSY, RUNG_E_EXIST
  *
  * Threads: any. Stream: the store creates its own.
  */
@@ -162,45 +238,15 @@ RUNG_API int rung_store_open(const struct rung_dataset *ds, const struct rung_pl
                              const struct rung_store_opts *opts, struct rung_store **store_out);
 
 /**
- * Attach to a store that another process of the same user on this machine opened with
- * opts.share_path.
- *
- * The host tier and rank_of_vertex of the creator are mapped, not loaded: they exist once for all
- * processes. They are sealed: no process can write to them, not even the creator. Requests, staging
- * slots, refill thread and counters are private to each process. Cold rows are read from the file
- * that the creator opened, even if another dataset has replaced it since.
- *
- * The cold-row cache is shared too, in memory that every attached process and the creator can write
- * to. Damage to its index, for example by a stray pointer, costs hits, and at worst the whole
- * cache, but it cannot crash or hang another process. Damaged rows in it are served to the other
- * processes. If this risk is not acceptable, set opts.private_cache: the creator for all processes,
- * or an attaching process for itself. At most 32 processes use one cache; further processes read
- * their cold rows themselves. In both cases the statistics show it: cache_rows is 0, and cache_why
- * has the reason.
- *
- * A stopped process (SIGSTOP, a debugger, a frozen container) delays each of the others once, by at
- * most 200 ms, whatever it held. They then continue without the cache, or read the rows it was
- * reading themselves, until it runs again. A process that dies delays them less.
- *
- * The memory exists as long as a process uses it. When the creator closes the store or dies,
- * attached processes continue, but no new process can attach until a store is shared at that path
- * again.
- *
- * If the creator gathers on a GPU, the attached store gathers on the GPU opts.gpu. It reads the
- * creator's tier "peer" in place (by CUDA IPC, which works only between processes), and has its own
- * tier "gpu" and its own map. GPU memory ends with the process that allocated it: when the creator
- * closes or dies, gathers of stores attached to a tier "peer" fail with RUNG_E_NODEV. A creator
- * that closes waits 5 s for attached stores to be closed, so that gathers in flight complete; if it
- * dies, they may fail with any CUDA error. End attached processes first.
+ * Attach to a store that another process of this user opened with opts.share_path. See Attaching
+ * and the sections after it at the top of this file.
  *
  * @param share_path  at most 107 bytes
  * @param opts        NULL: defaults; share_path must be NULL; vertex_ids only if the creator set it
  * @param store_out   close with rung_store_close()
- * @return 0, RUNG_E_NOENT (no store is shared there), RUNG_E_INVAL (path, opts, a store of another
- *         user), RUNG_E_ABI (shared by another version of rung), RUNG_E_TIMEDOUT (no answer within
- *         5 s), RUNG_E_FORMAT, RUNG_E_RANGE (the answer is not a valid store), RUNG_E_IO,
- *         RUNG_E_NOMEM, RUNG_E_NODEV (the creator gathers on a GPU and this process has none), or
- *         an error of opening the engine
+ * @return 0, RUNG_E_NOENT (no store there), RUNG_E_INVAL, RUNG_E_ABI, RUNG_E_TIMEDOUT,
+ *         RUNG_E_FORMAT, RUNG_E_RANGE, RUNG_E_IO, RUNG_E_NOMEM, RUNG_E_NODEV, or an error of
+ *         opening the engine
  *
  * Threads: any.
  */
@@ -209,46 +255,28 @@ RUNG_API int rung_store_attach(const char *share_path, const struct rung_store_o
 
 /**
  * Close a store. Queued requests fail with RUNG_E_CANCELED; the call waits for reads in flight. All
- * requests must have been put, or must not be used any more. Close stores before the process exits:
- * if a store on a GPU is still open, exit() waits up to 5 s for running CUDA calls; calls and
- * requests after that fail with RUNG_E_CANCELED, because CUDA is being unloaded, and closing
- * releases no GPU memory.
+ * requests must have been put, or must not be used any more. See Closing at the top of this file.
  *
  * @param store  NULL is allowed
- * @return 0, or RUNG_E_TIMEDOUT: reads did not complete within twice opts.read_timeout_ms, or a GPU
- *         did not answer for 60 s; memory that may still be written to then stays allocated. Also
- *         RUNG_E_TIMEDOUT, with everything else released, if attached processes did not close a
- *         store with a tier "peer" within 5 s; that tier stays allocated until this process ends
+ * @return 0, or RUNG_E_TIMEDOUT: reads, a GPU or attached processes did not finish in time; the
+ *         memory that they may still use stays allocated
  *
  * Threads: any, but no other thread may be in a call on the store.
  */
 RUNG_API int rung_store_close(struct rung_store *store);
 
 /**
- * Start copying rows; the call returns before rows from the file have arrived. With CUDA the GPU
- * can access its own memory, pinned or registered host memory, and managed memory; memory and
- * streams of other GPUs are rejected.
+ * Start copying rows; the call returns before rows from the file have arrived. See Gathers at
+ * the top of this file.
  *
- * @param ids         in plain host memory: read only during the call. With CUDA also memory that
- *                    the GPU can access, which is read until the request completes. Cold rows of
- *                    ids in plain host memory are read from the file at once, those of other ids
- *                    after the kernel has run
- * @param out         row i goes to out + i * out_stride; written until the request completes. With
- *                    CUDA: memory that the GPU can access; fastest if it is 16-byte aligned, and
- *                    strides and rows are multiples of 16 bytes
+ * @param ids         in host memory; with CUDA also in GPU memory
+ * @param out         row i goes to out + i * out_stride; written until the request completes
  * @param out_stride  bytes, at least row_bytes; 0: row_bytes
- * @param stream      CUDA: the gather starts after the work on it; NULL: the default stream;
- *                    RUNG_STREAM_OWN: the store's own (device.h). CPU: either of the two
- * @param req_out     the request; release it with rung_request_put()
- * @return 0, RUNG_E_RANGE (an id in plain host memory is out of range: the message names it; ids
- *         that only the GPU reads are reported by rung_request_wait()), RUNG_E_AGAIN (all requests
- *         are in flight: wait for one and put it), RUNG_E_INVAL (count above batch_rows_max, dtype,
- *         stride, vertex ids without opts.vertex_ids, memory that the GPU cannot access, a stream
- *         on the CPU); with CUDA also RUNG_E_NOSUP (the stream is being captured into a CUDA graph:
- *         device.h), RUNG_E_IO (a CUDA error)
+ * @param stream      a stream, NULL or RUNG_STREAM_OWN
+ * @param req_out     release it with rung_request_put()
+ * @return 0, RUNG_E_RANGE, RUNG_E_AGAIN, RUNG_E_INVAL; with CUDA also RUNG_E_NOSUP, RUNG_E_IO
  *
- * Threads: any number at the same time. Stream: see `stream`. Nothing is allocated. With CUDA the
- * host waits only if a CUDA call fails, for the work that was already queued.
+ * Threads: any number. Stream: see `stream`.
  */
 RUNG_API int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, void *out,
                                 size_t out_stride, struct CUstream_st *stream,
@@ -270,21 +298,12 @@ RUNG_API int rung_gather(struct rung_store *store, const struct rung_ids *ids, v
 
 /**
  * Announce a batch that will be gathered later, so that the cold-row cache keeps the rows that are
- * needed soonest.
+ * needed soonest. See Announcing at the top of this file.
  *
- * The store then knows the next use of the cached rows and evicts the row with the farthest next
- * use (Belady's rule); beyond the announced batches it evicts the coldest row by score. Announce
- * batches in the order of their gathers, as far ahead as they are known; announcing more rows than
- * four times the cache holds does not improve the hit rate. The call does not read any rows: to
- * start reads early, submit the gather early. A gather that was not announced works as usual, and
- * an announced gather may never be submitted. The store recognises an announced batch by its rows,
- * not by its position.
- *
- * @param ids  as for the gather; read only during the call; in host memory also with CUDA; a list
- *             of any length (split as in rung_gather())
- * @return 0, also if nothing can be cached; RUNG_E_AGAIN: opts.window_rows_max rows or 4096 batches
- *         are announced already: gather some, then announce this list again; RUNG_E_RANGE,
- *         RUNG_E_INVAL as in rung_gather_submit(). After an error no part of the list is announced
+ * @param ids  as for the gather; read only during the call; in host memory also with CUDA; of any
+ *             length (split as in rung_gather())
+ * @return 0, also if nothing can be cached; RUNG_E_AGAIN (the window is full), RUNG_E_RANGE,
+ *         RUNG_E_INVAL. After an error no part is announced
  *
  * Threads: any; calls wait for each other. Stream: none. A call takes about 100 ns per cold row.
  */
@@ -317,11 +336,8 @@ RUNG_API int rung_request_poll(struct rung_request *req);
 RUNG_API int rung_request_wait(struct rung_request *req, int64_t timeout_ns);
 
 /**
- * Make work that is queued on a CUDA stream after this call wait for the rows of a request. If no
- * row of the store is in a file, the host does not wait. Otherwise it waits until the cold rows of
- * the request are known and read and their last copy is queued on a stream, not until that copy has
- * run. If the caller has worked on another batch in between, there is usually nothing left to wait
- * for.
+ * Make work that is queued on a CUDA stream after this call wait for the rows of a request. The
+ * host waits only for cold rows; see Waiting on a stream at the top of this file.
  *
  * @param stream  as in rung_gather_submit()
  * @return 0, or the error of the request as far as it is known; ids out of range in GPU memory are

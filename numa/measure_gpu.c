@@ -102,8 +102,8 @@ static int put_ids(const struct pair *pair, const struct rung__meter_gather *gat
 	return rc;
 }
 
-/* Fill in the copies of a kind; none for a gather. With two directions each has its own half of
- * table and buffer. */
+/* Fill in the copies of a kind; a gather has none. With copies in both directions, each uses its
+ * own half of table and buffer. */
 static void set_copies(const struct rung__measuring *m, const struct pair *pair,
                        const struct gpu_kind *kind, struct work *work)
 {
@@ -296,8 +296,8 @@ int rung__measure_gpu(struct rung__measuring *m)
 
 static const struct gpu_kind peer_kinds[] = { { "copy", true, false } };
 
-/* Measure copies and gathers of GPU `to` from memory of GPU `from`; the same GPU twice: its local
- * memory. */
+/* Measure copies and gathers of GPU `to` from memory of GPU `from`; if both are the same GPU, of
+ * its local memory. */
 static int measure_peers(struct rung__measuring *m, const struct rung__measure_gpus *gpus,
                          size_t from_idx, size_t to_idx)
 {

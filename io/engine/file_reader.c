@@ -4,7 +4,8 @@
  * that works.
  *
  * Only a real read shows whether O_DIRECT works: some file systems accept it when the file is
- * opened but refuse the first read. In both cases the reader falls back to the page cache.
+ * opened but refuse the first read. If opening or the first read is refused, the reader falls back
+ * to the page cache.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -138,7 +139,7 @@ static int file_start(struct rung__reader *reader)
 {
 	int rc;
 
-	/* a file system that does not support O_DIRECT after all returns EINVAL at the first
+	/* some file systems accept O_DIRECT when a file is opened, but return EINVAL at the first
 	 * read */
 	if (reader->direct) {
 		ssize_t got = pread(reader->fd, reader->args.pool + reader->args.probe_at,

@@ -99,7 +99,7 @@ static int swap_plainly(struct rung__stage_dir *dir)
 }
 
 /* `old` is OUT, which is to be replaced. It is locked first: after the exchange its name is
- * OUT.partial, and another run must not acquire it before it is removed. */
+ * OUT.partial, and another run must not acquire that folder before it is removed. */
 static int publish_over(struct rung__stage_dir *dir, int old)
 {
 	const char *old_name = dir->partial_name, *old_path = dir->partial_path;

@@ -28,8 +28,8 @@
 #include "rows/stage_scan.h"
 #include "source/source.h"
 
-/* Argument of the functions that place rows. They run in several threads, without a lock: each rank
- * has its own place in the area. */
+/* Argument of the functions that place rows. These functions run in several threads without a lock,
+ * because each rank has its own place in the area. */
 struct range_fill {
 	struct rung__stage_rows *rows;
 	const struct rung__row_range *range;
@@ -110,7 +110,7 @@ static int put_gathered(void *ctx, uint64_t first, uint64_t end, const unsigned 
 	return rung__stage_advance(rows->stage, rows->what, (end - first) * row_bytes);
 }
 
-/* Read the rows of the range, many reads in flight. */
+/* Read the rows of the range, with many reads in flight. */
 static int gather(struct range_fill *filling)
 {
 	const struct rung__stage_rows *rows = filling->rows;
@@ -198,7 +198,7 @@ static int write_ranges(struct rung__stage_rows *rows)
 		if (rc == 0 && jobs)
 			rc = finish_range(rows, &jobs, before);
 		if (rc == 0) {
-			/* saved now, because the next range can use the same area */
+			/* the tails are saved now, because the next range can use the same area */
 			rung__row_range_keep_tails(rows, range);
 			rc = rung__row_range_write(rows, range, &jobs);
 		}
@@ -469,7 +469,7 @@ int rung__stage_write_rows(struct rung__stage *stage, const struct rung_source *
 
 	for (uint32_t f = 0; f < layout->file_count; f++)
 		rows.out[f].fd = -1;
-	/* one commit of the journal records all files, so the last one stands for all */
+	/* one commit of the journal records all files, so if the last file is finished, all are */
 	if (rung__stage_file_done(stage, rows.files[layout->file_count - 1].name)) {
 		note_resumed(&rows, rows.row_count);
 		return 0;

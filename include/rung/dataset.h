@@ -3,6 +3,20 @@
  * @file
  * Staged datasets: opening them, reading their small arrays, verifying and repairing them.
  * docs/FORMAT.md describes the folder.
+ *
+ * Verifying. rung_dataset_verify() compares the checksums of all blocks, including those of the
+ * manifest and of the file of checksums. Reads bypass the page cache. With sources, it also
+ * compares what was staged from them, through the maps: every byte of every row, or a 128-bit hash
+ * of rows longer than 16 bytes if all are compared, and every entry of every list.
+ *
+ * Features in place have no checksums: up to 64 recorded blocks are compared. A missing file, or a
+ * file of another size, counts as different in all of them. A manifest that cannot be parsed is
+ * reported as its block 0.
+ *
+ * Repairing. With `repair`, bad blocks are rebuilt, compared with their recorded checksums, and
+ * only then written and synced. Features, labels, score, arrays and splits need their sources,
+ * graph files need the graph, each map needs the other one; checksums.npy is rebuilt from the
+ * files. The manifest cannot be repaired. If the process is killed, no block is worse than before.
  */
 #ifndef RUNG_DATASET_H
 #define RUNG_DATASET_H
@@ -217,7 +231,7 @@ struct rung_verify_opts {
 	/** of all buffers and maps together; 0: a quarter of RAM, or 3/4 of the free memory if that
 	 * is less */
 	uint64_t memory_bytes;
-	int repair;                     /**< nonzero: rebuild bad blocks from the sources */
+	int repair; /**< nonzero: rebuild bad blocks from the sources; see the top of this file */
 	const char *const *array_names; /**< [array_count] additional arrays of the dataset */
 	const char *const *array_specs; /**< [array_count] SRC of each; compared completely */
 	size_t array_count;
@@ -264,21 +278,8 @@ struct rung_verify_report {
 };
 
 /**
- * Read every file of a dataset again and compare the checksums of all blocks, including those of
- * the manifest and of the file of checksums. Reads bypass the page cache.
- *
- * With sources, also compare what was staged from them, through the maps: every byte of every row,
- * or a 128-bit hash of rows longer than 16 bytes if all are compared, and every entry of every
- * list.
- *
- * With `repair`, rebuild bad blocks, compare them with their recorded checksums, and only then
- * write and sync them. Features, labels, score, arrays and splits need their sources, graph files
- * need the graph, each map needs the other one; checksums.npy is rebuilt from the files. The
- * manifest cannot be repaired. If the process is killed, no block is worse than before.
- *
- * Features in place have no checksums: up to 64 recorded blocks are compared. A missing file, or a
- * file of another size, counts as different in all of them. A manifest that cannot be parsed is
- * reported as its block 0.
+ * Read every file of a dataset again and compare the checksums of all blocks. With sources, also
+ * compare what was staged from them; with `repair`, rebuild bad blocks. See the top of this file.
  *
  * @param report_out  written for 0 and RUNG_E_CORRUPT; free it with rung_verify_report_fini()
  * @return 0 if everything agrees, RUNG_E_CORRUPT with the positions in the report, RUNG_E_NOENT,

@@ -8,6 +8,11 @@
  * The arrays of the graph are tiered like the features: the first part, with the hottest vertices,
  * is interleaved over the GPUs of the plan. The rest is in host memory, which kernels read over the
  * link.
+ *
+ * The plan determines the sizes of these parts (rung_plan_opts.sample_on_gpu; without it, all of
+ * the graph is in host memory). Pass a plan for the dataset, or NULL for the plan of the store; for
+ * an attached store, NULL places the graph in host memory. Damage in the graph is reported by the
+ * batch that reads it. The message of RUNG_E_NOMEM has the free GPU memory.
  */
 #ifndef RUNG_GPU_SAMPLER_H
 #define RUNG_GPU_SAMPLER_H
@@ -42,17 +47,15 @@ struct rung_gpu_sampler_opts {
 RUNG_INIT_FUNCTION(rung_gpu_sampler_opts, {})
 
 /**
- * Load the relabelled graph of a dataset to the memory that the plan assigns
- * (rung_plan_opts.sample_on_gpu; without it, all to host memory), and create a sampler for it.
+ * Load the relabelled graph of a dataset as the plan assigns, and create a sampler for it. See the
+ * top of this file.
  *
  * @param store        gathers on a GPU; must outlive the sampler
  * @param ds           the dataset of the store; may be closed afterwards
- * @param plan         a plan for the same dataset; may be destroyed afterwards. NULL: the plan of
- *                     the store; for an attached store, the graph is placed in host memory
+ * @param plan         may be destroyed afterwards; NULL: the plan of the store
  * @param sampler_out  free it with rung_gpu_sampler_destroy()
- * @return 0, RUNG_E_NOSUP (the store gathers on the CPU; draws), RUNG_E_INVAL (opts), RUNG_E_NOMEM
- *         (with the free GPU memory), RUNG_E_IO. Damage in the graph is reported by the batch that
- *         reads it.
+ * @return 0, RUNG_E_NOSUP (the store gathers on the CPU; draws), RUNG_E_INVAL (opts), RUNG_E_NOMEM,
+ *         RUNG_E_IO
  *
  * Threads: any. Stream: none; the graph is complete when the call returns.
  */

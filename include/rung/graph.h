@@ -20,6 +20,11 @@
  * start at 0. In "SRC+FIRST[:COUNT],FIRST[:COUNT]", source i of SRC is vertex FIRST + i, the second
  * pair does the same for destinations, and ids that are not below COUNT are refused. Append +0,0 to
  * a file name that itself ends in such a suffix.
+ *
+ * Memory. rung_graph_load() needs 8 bytes per vertex and 4 or 8 per edge. Edge lists need 8 more
+ * bytes per vertex and at most 200 MiB while they are read; `dedup`, csr:, and `undirected` with
+ * csc: need a second copy of the graph. Edge lists are read twice, or three times if vertex_count
+ * is 0.
  */
 #ifndef RUNG_GRAPH_H
 #define RUNG_GRAPH_H
@@ -78,16 +83,14 @@ struct rung_graph_opts {
 RUNG_INIT_FUNCTION(rung_graph_opts, {})
 
 /**
- * Read a graph into memory, and check every id and every entry of indptr.
+ * Read a graph into memory, and check every id and every entry of indptr. See Memory at the top of
+ * this file.
  *
+ * @param opts       files of the edges, and how to process them
  * @param graph_out  the graph; free it with rung_graph_destroy()
  * @return 0, RUNG_E_RANGE (with edge and value), RUNG_E_FORMAT (shape, dtype, or indptr not
  *         monotone, with the index), RUNG_E_NOMEM, RUNG_E_CANCELED, or the errors of
  *         rung_source_open()
- *
- * Memory: 8 bytes per vertex and 4 or 8 per edge. Edge lists need 8 more bytes per vertex and at
- * most 200 MiB while they are read; `dedup`, csr:, and `undirected` with csc: need a second copy of
- * the graph. Edge lists are read twice, or three times if vertex_count is 0.
  *
  * Threads: any; it uses OpenMP threads.
  */

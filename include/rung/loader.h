@@ -44,6 +44,36 @@
  * Threads: rung_loader_put() and rung_loader_stats() may be called from any thread at any time. All
  * other functions: one thread at a time per loader. The loader's own threads block all signals. A
  * child that was forked without exec must not use the loader.
+ *
+ * Memory. A loader uses memory for each worker as documented under Memory in sampler.h, for batches
+ * as documented in struct rung_loader_opts, plus the batches that the caller holds. Memory is
+ * reused and kept until the loader is destroyed, except that of batches beyond two held by the
+ * caller at the same time: it is freed when they are put. On a GPU, where freeing may wait for all
+ * work, it is freed at the end of the pass. With gpu_sampler, rung_loader_create() allocates memory
+ * for look_ahead + gathers + 2 batches, and if some rows are cold, pinned host memory for their
+ * vertices as well.
+ *
+ * Creating. Other users and other loaders may use the store at the same time. The graph comes from
+ * rung_dataset_load_graph() and has the vertex count of the store; it may be NULL if
+ * sampler.hop_count is 0, and is NULL with gpu_sampler. RUNG_E_INVAL: threads, look_ahead or
+ * gathers out of range; no csc, or a different vertex count; a gpu_sampler of another store, or
+ * together with a csc; options that rung_sampler_create() rejects.
+ *
+ * Batches. On the CPU rung_loader_next() waits until all rows of the batch are complete, on a GPU
+ * only until its gather is submitted. Each batch has its own memory until it is put, so a caller
+ * may hold as many batches as memory allows. The error text of a failed batch has its number
+ * (rung_last_error()). A failed batch is skipped: the next call returns the one after it.
+ *
+ * Putting. rung_loader_put() reuses the memory of a batch after all work that is on the given
+ * stream at that time; the host does not wait for it. For work on further streams let that stream
+ * wait for it first (cudaStreamWaitEvent()). The stream must not be capturing. The stream waits for
+ * the rows of the batch unless the caller already waited. The host waits for rows only if some are
+ * cold, as long as rung_request_wait_stream() would. On the CPU the stream is ignored, and the
+ * caller's work on the batch must be finished.
+ *
+ * Warming up. After rung_loader_warm_up() no batch of the pass waits for memory that is touched for
+ * the first time, and the cold-row cache holds the rows of the first batches, as many as are in
+ * memory at the same time. The loader's counters do not include the warm-up, those of the store do.
  */
 #ifndef RUNG_LOADER_H
 #define RUNG_LOADER_H
@@ -98,26 +128,16 @@ struct rung_loader_opts {
 RUNG_INIT_FUNCTION(rung_loader_opts, { opts.sampler.size = sizeof(opts.sampler); })
 
 /**
- * Create a loader and start its threads; they sleep until a pass begins.
+ * Create a loader and start its threads; they sleep until a pass begins. See Memory and Creating at
+ * the top of this file.
  *
- * Memory: for each worker as documented at rung_sampler_create(), for batches as documented in
- * opts, plus the batches that the caller holds. Memory is reused and kept until the loader is
- * destroyed, except that of batches beyond two held by the caller at the same time: it is freed
- * when they are put. On a GPU, where freeing may wait for all work, it is freed at the end of the
- * pass. With gpu_sampler, memory for look_ahead + gathers + 2 batches is allocated here, and if
- * some rows are cold, pinned host memory for their vertices as well.
- *
- * @param store       borrowed until the loader is destroyed; other users and other loaders may use
- *                    it at the same time
- * @param csc         relabelled graph from rung_dataset_load_graph(), with the vertex count of the
- *                    store; borrowed until the loader is destroyed. May be NULL if
- *                    opts->sampler.hop_count is 0; NULL with opts->gpu_sampler
+ * @param store       borrowed until the loader is destroyed; it may have other users
+ * @param csc         relabelled graph, borrowed until the loader is destroyed; NULL with
+ *                    opts->gpu_sampler
  * @param opts        NULL: defaults, which means no edges
  * @param loader_out  free with rung_loader_destroy()
- * @return 0, RUNG_E_INVAL (threads, look_ahead or gathers out of range; no csc, or a different
- *         vertex count; a gpu_sampler of another store, or together with a csc; options that
- *         rung_sampler_create() rejects), RUNG_E_ABI, RUNG_E_NOMEM, RUNG_E_NOSUP (as
- *         rung_sampler_create()), RUNG_E_IO (a CUDA error)
+ * @return 0, RUNG_E_INVAL, RUNG_E_ABI, RUNG_E_NOMEM, RUNG_E_NOSUP (as rung_sampler_create()),
+ *         RUNG_E_IO (a CUDA error)
  *
  * Threads: any. Stream: the loader creates its own.
  */
@@ -201,14 +221,12 @@ struct rung_loader_batch {
 
 /**
  * Get the next batch of the pass, in order. The call waits until the batch is sampled and its
- * gather is submitted; on the CPU, until all its rows are complete. Each batch has its own memory
- * until it is put, so a caller may hold as many batches as memory allows.
+ * gather is submitted. See Batches at the top of this file.
  *
  * @param batch_out  the batch; return it with rung_loader_put()
  * @return 1 with a batch; 0 at the end of the pass; RUNG_E_INVAL if no pass was begun;
  *         RUNG_E_NOMEM; or the error of this batch from rung_sampler_sample(), rung_gather() or
- *         rung_request_wait(), with its number in rung_last_error(). A failed batch is skipped: the
- *         next call returns the one after it
+ *         rung_request_wait()
  *
  * Threads: one at a time per loader. Stream: see rung_loader_batch.request.
  */
@@ -217,18 +235,13 @@ RUNG_API int rung_loader_next(struct rung_loader *loader,
 
 /**
  * Return a batch, in any order; its memory is reused for other batches. The error of its request,
- * if any, is then only counted. `stream` waits for the rows of the batch unless the caller already
- * waited. The host waits for rows only if some are cold, as long as rung_request_wait_stream()
- * would.
+ * if any, is then only counted. See Putting at the top of this file.
  *
  * @param batch   NULL is allowed
- * @param stream  on a GPU: the stream with the caller's work on the batch. The memory is reused
- *                after all work that is on the stream now; the host does not wait for it. NULL:
- *                CUDA's legacy default stream. For work on further streams let `stream` wait for it
- *                first (cudaStreamWaitEvent()). The stream must not be capturing. On the CPU the
- *                stream is ignored, and the caller's work on the batch must be finished
+ * @param stream  on a GPU: the stream with the caller's work on the batch; NULL: CUDA's legacy
+ *                default stream. Ignored on the CPU
  *
- * Threads: any, at any time.
+ * Threads: any, at any time. Stream: `stream` waits for the rows.
  */
 RUNG_API void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch *batch,
                               struct CUstream_st *stream);
@@ -247,10 +260,8 @@ RUNG_API void rung_loader_put(struct rung_loader *loader, const struct rung_load
 RUNG_API int rung_loader_end(struct rung_loader *loader);
 
 /**
- * Prepare for the first pass: produce its first batches, as many as are in memory at the same time,
- * and put them back. Afterwards no batch of the pass waits for memory that is touched for the first
- * time, and the cold-row cache holds the rows of these batches. A running pass is ended. The
- * loader's counters do not include the warm-up, those of the store do.
+ * Prepare for the first pass: produce its first batches and put them back, so that memory and cache
+ * are ready. A running pass is ended. See Warming up at the top of this file.
  *
  * @param pass  the pass that will be begun, or another one with batches of the same size
  * @return 0, an error of rung_loader_begin(), or RUNG_E_NOMEM. Errors of single batches are left to

@@ -10,6 +10,13 @@
  * container that restricts the process to a part of all this. A node's number is therefore never
  * used as a position: each function documents which of the two it accepts, and unknown values are
  * represented by RUNG_UNKNOWN, -1, 0 or NULL.
+ *
+ * Measuring. rung_numa_measure() needs the topology of this machine, rung_topology_load(NULL). It
+ * allocates memory on each node in turn, uses all cores that it may use, and reads the given
+ * drives. The calling thread sleeps while private threads, pinned to CPUs, do the work. Do not run
+ * two measurements at the same time: each disturbs the other. Matrices with GPUs start CUDA in this
+ * process on all visible GPUs, and enable peer access between those that support it
+ * (cudaDeviceEnablePeerAccess()), which stays enabled; GPU memory is released.
  */
 #ifndef RUNG_NUMA_H
 #define RUNG_NUMA_H
@@ -132,14 +139,14 @@ struct rung_topology;
 
 /**
  * Read the topology of a machine from its kernel's files. Nothing stays open, and nothing on the
- * machine is changed or measured. A file that is missing or that this process may not read is not
- * an error; the values it would provide are unknown.
+ * machine is changed or measured. A missing or unreadable file is not an error; its values are
+ * unknown.
  *
- * @param root          folder with the machine's sys/ and proc/; NULL or "": this machine. A
- *                      recorded folder serves tests and the analysis of other machines
+ * @param root          folder with the machine's sys/ and proc/; NULL or "": this machine. Recorded
+ *                      folders serve tests and the analysis of other machines
  * @param topology_out  free with rung_topology_destroy()
- * @return 0; RUNG_E_NOENT (no such folder, or it has no files about CPUs or nodes), RUNG_E_FORMAT
- *         (invalid content: the message names file and value), RUNG_E_IO, RUNG_E_NOMEM
+ * @return 0; RUNG_E_NOENT (no such folder, or no files about CPUs or nodes), RUNG_E_FORMAT (the
+ *         message names file and value), RUNG_E_IO, RUNG_E_NOMEM
  *
  * Threads: any.
  */
@@ -428,21 +435,17 @@ struct rung_numa_report_info {
 struct rung_numa_report;
 
 /**
- * Measure this machine. The call allocates memory on each node in turn, uses all cores that it may
- * use, and reads the given drives. A value that cannot be measured becomes a result with the
- * reason. Matrices with GPUs start CUDA in this process on all visible GPUs, and enable peer access
- * between those that support it (cudaDeviceEnablePeerAccess()), which stays enabled; GPU memory is
- * released.
+ * Measure this machine. A value that cannot be measured becomes a result with the reason. See
+ * Measuring at the top of this file.
  *
- * @param topology    of this machine (rung_topology_load(NULL)); may be destroyed afterwards
+ * @param topology    of this machine; may be destroyed afterwards
  * @param opts        NULL: defaults
  * @param report_out  free with rung_numa_report_destroy()
  * @return 0; RUNG_E_INVAL (options; a path that is not a file or device, is too small or has
  *         holes), RUNG_E_NOENT and RUNG_E_IO (files), RUNG_E_NOSPC (dir), RUNG_E_NOMEM,
  *         RUNG_E_CANCELED, RUNG_E_ABI
  *
- * Threads: the calling thread sleeps while private threads, pinned to CPUs, do the work. Do not run
- * two measurements at the same time: each disturbs the other. Stream: the call creates its own.
+ * Threads: one measurement at a time. Stream: the call creates its own.
  */
 RUNG_API int rung_numa_measure(const struct rung_topology *topology,
                                const struct rung_numa_measure_opts *opts,

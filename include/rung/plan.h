@@ -3,6 +3,24 @@
  * @file
  * The plan: which ranks each tier holds within the memory budgets, and predictions of the hits and
  * of the time of batches.
+ *
+ * Creating. rung_plan_create() places the rows of a dataset in tiers, hottest first, within the
+ * budgets. It reads free memory, the topology and, with CUDA, the GPUs; it allocates only the plan
+ * itself. GPUs that cannot read each other's memory cannot share rows; only the first one is used
+ * then.
+ *
+ * Forecasts. rung_plan_forecast() assumes two requests per thread in flight. Each batch is
+ * processed as the store would do it: rows in memory, rows that the cold-row cache holds by then,
+ * and merged reads. The cost of a row in memory depends on the node where the plan puts it. A GPU
+ * reads its own memory, the memory of other GPUs and host memory at the same time, so the slowest
+ * of the three counts. Rates that the profile does not have are assumed, and forecast_out->assumed
+ * lists them.
+ *
+ * Placement. If the plan leaves the placement of host rows open (RUNG_NUMA_AUTO, CPUs of several
+ * nodes gather, other nodes have memory too), a forecast selects the faster of two placements:
+ * nearest to the readers first, or in blocks over all nodes. rung_plan_placement() and stores
+ * opened later use the result. With rung_forecast_opts.keep_placement the placement does not
+ * change.
  */
 #ifndef RUNG_PLAN_H
 #define RUNG_PLAN_H
@@ -150,18 +168,17 @@ struct rung_plan_traffic {
 };
 
 /**
- * Create a plan: place the rows of a dataset in tiers, hottest first, within the budgets. The call
- * reads free memory, the topology and, with CUDA, the GPUs; it allocates only the plan itself. GPUs
- * that cannot read each other's memory cannot share rows; only the first one is used then.
+ * Create a plan: place the rows of a dataset in tiers, hottest first, within the budgets. See
+ * Creating at the top of this file.
  *
  * @param ds        may be closed afterwards
  * @param opts      NULL: defaults
  * @param plan_out  written on success; free with rung_plan_destroy()
- * @return 0, RUNG_E_INVAL (the host budget cannot hold the staging slots or the graph: the message
- *         names the least that works; or the NUMA node does not exist), RUNG_E_NOMEM; with
- *         RUNG_DEVICE_CUDA also the errors of rung_gpu_info()
+ * @return 0, RUNG_E_INVAL (the host budget cannot hold slots or graph: the message names the least
+ *         that works; no such NUMA node), RUNG_E_NOMEM; with RUNG_DEVICE_CUDA also the errors of
+ *         rung_gpu_info()
  *
- * Threads: any. A plan may be read by several threads; rung_plan_predict() and rung_plan_forecast()
+ * Threads: any. Several threads may read a plan; rung_plan_predict() and rung_plan_forecast()
  * change it.
  */
 RUNG_API int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *opts,
@@ -260,7 +277,8 @@ RUNG_API const struct rung_tuning *rung_plan_tuning(const struct rung_plan *plan
 
 /**
  * Callback of rung_plan_forecast() that returns the next batch as a list of ranks. A rank that
- * occurs twice in a batch is read once.
+ * occurs twice in a batch is read once. The forecast has finished with a batch before the next
+ * call, so one batch in memory is enough.
  *
  * @param ctx        as passed to rung_plan_forecast()
  * @param ranks_out  [*count_out] memory of the callback, valid until the next call
@@ -311,28 +329,16 @@ RUNG_API int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *cs
                                struct rung_plan_traffic *traffic_out);
 
 /**
- * Predict how long gathers of given batches take on the machine of a profile, with two requests per
- * thread in flight. Each batch is processed as the store would do it: rows in memory, rows that the
- * cold-row cache holds by then, and merged reads. The cost of a row in memory depends on the node
- * where the plan puts it.
- *
- * A GPU reads its own memory, the memory of other GPUs and host memory at the same time, so the
- * slowest of the three counts. Rates that the profile does not have are assumed, and
- * forecast_out->assumed lists them.
- *
- * If the plan leaves the placement of host rows open (RUNG_NUMA_AUTO, CPUs of several nodes gather,
- * other nodes have memory too), the call selects the faster of two placements: nearest to the
- * readers first, or in blocks over all nodes. rung_plan_placement() and stores opened later use the
- * result. With opts->keep_placement the placement does not change.
+ * Predict how long gathers of given batches take on the machine of a profile. See the top of
+ * this file.
  *
  * @param opts          with a profile
- * @param next          returns the batches in order, one per call. The forecast has finished with a
- *                      batch before the next call, so one batch in memory is enough
+ * @param next          returns the batches in order
  * @param ctx           passed to `next`
  * @param forecast_out  with `size` set; written on success
- * @return 0, RUNG_E_INVAL (a rank out of range; no profile, or an incomplete one; the plan has rows
- *         in files and the profile has no reads; no batch after the warm-up), RUNG_E_NOMEM,
- *         RUNG_E_ABI, or the error returned by `next`
+ * @return 0, RUNG_E_INVAL (a rank out of range; no complete profile; rows in files but no reads
+ *         in the profile; no batch after the warm-up), RUNG_E_NOMEM, RUNG_E_ABI, or the error
+ *         of `next`
  *
  * Threads: any; no other call on the plan at the same time.
  */

@@ -3,6 +3,9 @@
  * @file
  * Presets: the files of public data sets in the layout of their download, as options of
  * rung_stage().
+ *
+ * Checks. rung_preset_open() checks the sizes of files without a header; rung_stage() checks
+ * headers.
  */
 #ifndef RUNG_PRESET_H
 #define RUNG_PRESET_H
@@ -70,8 +73,6 @@ struct rung_preset {
 
 /**
  * Find the files of a public data set, and describe them as options of rung_stage().
- *
- * The sizes of files without a header are checked here; headers are checked by rung_stage().
  *
  * @param kind        the data set
  * @param root        its folder

@@ -83,10 +83,10 @@ struct rung_profile {
 
 /**
  * Read a machine profile (docs/PROFILE.md) that `rung numa --json` wrote. The file is untrusted:
- * every value that is used is checked. Keys that plans do not need are ignored, and so are entries
- * beyond the sizes of the arrays above. On failure *profile_out is not changed.
+ * every value that is used is checked. Keys that plans do not need and entries beyond the sizes of
+ * the arrays above are ignored. On failure *profile_out is not changed.
  *
- * @param path         file to read, not kept
+ * @param path         file, not kept
  * @param profile_out  caller's memory, with `size` set
  * @return 0, RUNG_E_NOENT, RUNG_E_FORMAT (not a profile, an unsupported schema version, a value out
  *         of range, or no row rates; the message names file and key), RUNG_E_IO, RUNG_E_NOMEM,

@@ -6,6 +6,12 @@
  * A score estimates how often batches request the row of a vertex. Rank 0 is the hottest row. There
  * are two maps, which are easily confused: vertex_of_rank (new -> old, the argsort) and
  * rank_of_vertex (old -> new, its inverse).
+ *
+ * Memory. rung_score_compute() needs the memory documented for the method, 8 bytes per edge, and
+ * some MiB per thread; `expected` and `blend` need one more bit per edge.
+ *
+ * Edges in files. Each pass of rung_score_edges() reads the edges once, in order, while the
+ * previous chunk is processed. The score is bitwise identical to that of rung_score_compute().
  */
 #ifndef RUNG_RANK_H
 #define RUNG_RANK_H
@@ -132,7 +138,7 @@ struct rung_score_report {
 };
 
 /**
- * Compute the score of every vertex of a graph in memory.
+ * Compute the score of every vertex of a graph in memory. See Memory at the top of this file.
  *
  * @param csc         the graph, checked (rung_csc_check())
  * @param opts        NULL: defaults; the default method, blend, needs fanouts
@@ -142,19 +148,14 @@ struct rung_score_report {
  *         with both positions), RUNG_E_RANGE (a train id, with its position), RUNG_E_NOMEM,
  *         RUNG_E_CANCELED
  *
- * Memory: as documented for the method, 8 bytes per edge, and some MiB per thread; `expected` and
- * `blend` need one more bit per edge.
- *
  * Threads: any; it uses OpenMP threads.
  */
 RUNG_API int rung_score_compute(const struct rung_csc *csc, const struct rung_score_opts *opts,
                                 float *score_out, struct rung_score_report *report_out);
 
 /**
- * Compute the score of every vertex of a graph whose edges stay in files.
- *
- * Each pass reads the edges once, in order, while the previous chunk is processed. The score is
- * bitwise identical to that of rung_score_compute().
+ * Compute the score of every vertex of a graph whose edges stay in files. See Edges in files at the
+ * top of this file.
  *
  * @param edges       no pass over it may be running
  * @param opts        as for rung_score_compute(), and memory_bytes

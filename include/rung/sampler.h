@@ -13,6 +13,18 @@
  * The draws of a vertex depend on the seed of the sampler, the key of the batch, the hop and the
  * vertex only. Batches are therefore the same on any thread, one at a time (rung_sampler_sample())
  * or many in parallel (rung_sampler_run()).
+ *
+ * Runs. rung_sampler_run() samples one batch per thread. By default its callback receives the
+ * batches in order, one at a time, on any of the threads, while other threads sample up to four
+ * batches per thread ahead. With any_order, each thread hands over its own batches, in parallel
+ * with the others. If a batch cannot be sampled or is refused, the run returns the error of the
+ * first such batch in order. In order, the callback has then received all batches before it and
+ * none after it.
+ *
+ * Memory. A sampler uses 4 bytes per vertex; if that is more than 32 MiB, 16 to 32 bytes per vertex
+ * of the largest batch instead. The first rung_sampler_run() allocates as much for each thread.
+ * Fanouts above 32 other than "all" need up to 32 bytes times the fanout per thread. A run also
+ * holds one batch per thread, in order four, each as large as the largest.
  */
 #ifndef RUNG_SAMPLER_H
 #define RUNG_SAMPLER_H
@@ -68,17 +80,13 @@ struct rung_block {
 };
 
 /**
- * Create a sampler for a graph.
+ * Create a sampler for a graph. See Memory at the top of this file.
  *
  * @param csc          borrowed until the sampler is destroyed; arrays that were checked by
  *                     rung_csc_check() or loaded by rung
  * @param opts         fanouts, seed and threads; copied
  * @param sampler_out  free it with rung_sampler_destroy()
  * @return 0, RUNG_E_INVAL, RUNG_E_NOMEM, RUNG_E_NOSUP (a list of 2^32 ids of 4 bytes)
- *
- * Memory: 4 bytes per vertex; if that is more than 32 MiB, 16 to 32 bytes per vertex of the largest
- * batch instead. The first rung_sampler_run() allocates as much for each thread. Fanouts above 32
- * other than "all" need up to 32 bytes times the fanout per thread.
  *
  * Threads: any; a sampler samples one batch at a time, or one run.
  */
@@ -127,11 +135,10 @@ RUNG_API void rung_batch_destroy(struct rung_batch *batch);
  *
  * @param seeds       [seed_count] vertices, each at most once
  * @param seed_count  at least 1
- * @param batch_key   determines every draw, together with the seed of the sampler: the same key
- *                    gives the same batch. Use a running number
+ * @param batch_key   determines all draws, with the seed of the sampler. Use a running number
  * @param batch       filled; keeps its content until it is filled again
- * @return 0, RUNG_E_RANGE (a seed is not a vertex), RUNG_E_INVAL (a seed occurs twice, no seeds, or
- *         a batch of 2^32-1 vertices or more), RUNG_E_NOMEM; after a failure the batch is empty and
+ * @return 0, RUNG_E_RANGE (a seed is not a vertex), RUNG_E_INVAL (a seed occurs twice, or a
+ *         batch of 2^32-1 vertices or more), RUNG_E_NOMEM; after a failure the batch is empty and
  *         can be filled again
  *
  * Threads: one call per sampler at a time; the call itself uses the threads of the sampler.
@@ -170,17 +177,14 @@ typedef int (*rung_batch_fn)(void *ctx, const struct rung_batch *batch, uint64_t
                              uint32_t thread);
 
 /**
- * Sample many batches in parallel, one thread per batch.
+ * Sample many batches in parallel, one thread per batch. See Runs and Memory at the top of this
+ * file.
  *
- * By default `accept` receives them in order, one at a time, on any of the threads, while other
- * threads sample up to four batches per thread ahead. With any_order, each thread hands over its
- * own batches, in parallel with the others. The batches equal those of rung_sampler_sample().
- *
+ * @param batches  seeds, batch size and keys
+ * @param accept   receives each batch
+ * @param ctx      passed to `accept`
  * @return 0 if `accept` accepted all batches; else the error of the first batch in order that could
- *         not be sampled or was refused: in order, `accept` has received all batches before it and
- *         none after it. RUNG_E_INVAL, RUNG_E_NOMEM
- *
- * Memory: one batch per thread, in order four, each as large as the largest.
+ *         not be sampled or was refused. RUNG_E_INVAL, RUNG_E_NOMEM
  *
  * Threads: one call per sampler at a time.
  */

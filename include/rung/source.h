@@ -32,6 +32,10 @@
  * Opening a text file reads it once to count its lines. Smaller deflated members and arrays of
  * torch files are decoded into memory. Members with other compression methods are decoded into
  * memory up to 256 MiB, else into a temporary file without a name in $TMPDIR or /var/tmp.
+ *
+ * Vertices. rung_source_read_vertices() accepts an array of integers [K], which contains ids, or a
+ * bool mask [vertex_count], which selects the vertices at which it is true. RUNG_E_FORMAT: type,
+ * shape, length of a mask, more ids than vertices, or an id that occurs twice, with both positions.
  */
 #ifndef RUNG_SOURCE_H
 #define RUNG_SOURCE_H
@@ -90,18 +94,15 @@ RUNG_API int rung_source_read(const struct rung_source *src, uint64_t row_first,
                               void *buf);
 
 /**
- * Read a set of vertices, such as the train split.
- *
- * An array of integers [K] contains their ids. A bool mask [vertex_count] selects the vertices at
- * which it is true.
+ * Read a set of vertices, such as the train split, from ids or from a mask. See Vertices at the top
+ * of this file.
  *
  * @param vertex_count  number of vertices of the graph; ids must be below it
  * @param distinct      nonzero: refuse an id that occurs twice
  * @param count_out     number of ids
  * @param ids_out       [*count_out] ids in the order of the array; free them with rung_free()
- * @return 0, RUNG_E_FORMAT (type, shape, length of a mask, more ids than vertices, or an id that
- *         occurs twice, with both positions), RUNG_E_RANGE (an id, with its position),
- *         RUNG_E_NOMEM, or the errors of rung_source_read()
+ * @return 0, RUNG_E_FORMAT, RUNG_E_RANGE (an id, with its position), RUNG_E_NOMEM, or the errors of
+ *         rung_source_read()
  *
  * Threads: any.
  */

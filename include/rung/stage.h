@@ -111,8 +111,8 @@ struct rung_stage_opts {
 	/** most memory to use; 0: a quarter of RAM, or three quarters of the free memory (of the
 	 * machine or the control group) if that is less */
 	uint64_t memory_bytes;
-	/** nonzero: resume an interrupted run of the same job from OUT.partial, if there is one; see
-	 * Resuming at the top of this file */
+	/** nonzero: resume an interrupted run of the same job from OUT.partial, if there is one.
+	 * See Resuming at the top of this file */
 	int resume;
 	enum rung_row_order row_order;
 	enum rung_stage_pad pad;

@@ -6,6 +6,9 @@
  * as references.
  *
  * A *request* is one row of one batch. A *hit* is a request for a row that is in the tier.
+ *
+ * LRU. One pass over the kept requests computes the LRU hits of all sizes: Mattson, Gecsei, Slutz,
+ * Traiger, "Evaluation Techniques for Storage Hierarchies", 1970.
  */
 #ifndef RUNG_TRACE_H
 #define RUNG_TRACE_H
@@ -149,9 +152,8 @@ RUNG_API int rung_trace_oracle_hits(const struct rung_trace *trace, const uint64
                                     uint32_t size_count, uint64_t *hits_out);
 
 /**
- * Count the hits of LRU tiers, which keep the most recently requested rows. One pass over the kept
- * requests computes all sizes: Mattson, Gecsei, Slutz, Traiger, "Evaluation Techniques for Storage
- * Hierarchies", 1970.
+ * Count the hits of LRU tiers, which keep the most recently requested rows, in one pass for all
+ * sizes (see LRU at the top of this file).
  *
  * @param counted_from  requests before this one fill the tiers, and their hits are not counted
  * @param sizes         [size_count] tier sizes in rows, ascending, at most vertex_count

@@ -263,7 +263,7 @@ extern "C" int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler
 	case RUNG__CUDA_SAMPLE_BAD_SEED:
 		return rung__fail(RUNG_E_RANGE,
 		                  "sampling: seed %" PRIu64 " is %" PRIu64
-		                  ", not below the vertex count %" PRIu64 "; use ids of vertices",
+		                  ", not below the vertex count %" PRIu64 "; correct the seeds",
 		                  index, value, sampler->graph.vertex_count);
 	case RUNG__CUDA_SAMPLE_SEED_TWICE:
 		return rung__fail(RUNG_E_INVAL,

@@ -61,7 +61,8 @@ static int probe_at(const struct rung__reader *reader, uint64_t offset,
 	if (got < 0 && offset > 0)
 		return 0;
 	if (got < 0)
-		return rung__engine_refuse(report, -errno, "its first bytes cannot be read");
+		return rung__engine_refuse(report, -errno,
+		                           "the first bytes of the file cannot be read");
 	rc = read_through(reader, &fetch, &result);
 	if (rc == 0 && result < 0)
 		rc = result;

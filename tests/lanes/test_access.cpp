@@ -384,13 +384,13 @@ static void invalid_arguments_are_refused_before_the_launch()
 	refused(room, "report", [](gather &g, unsigned &) { g.report = nullptr; });
 	refused(room, "counts", [](gather &g, unsigned &) { g.counts = nullptr; });
 	refused(room, "output", [](gather &g, unsigned &) { g.out = nullptr; });
-	refused(room, "views, at most", [](gather &g, unsigned &) { g.view_count = 9; });
+	refused(room, "views; use at most", [](gather &g, unsigned &) { g.view_count = 9; });
 	refused(room, "ends at rank 101", [](gather &g, unsigned &) { g.views[0].rank_end = 101; });
 	refused(room, "ends at rank 7",
 	        [](gather &g, unsigned &) { g.view_count = 2, g.views[1].rank_end = 7; });
 	refused(room, "0 bases", [](gather &g, unsigned &) { g.views[0].base_count = 0; });
 	refused(room, "17 bases", [](gather &g, unsigned &) { g.views[0].base_count = 17; });
-	refused(room, "no base 1", [](gather &g, unsigned &) { g.views[0].base_count = 2; });
+	refused(room, "base 1 is NULL", [](gather &g, unsigned &) { g.views[0].base_count = 2; });
 	refused(room, "has a stride of 15", [](gather &g, unsigned &) { g.views[0].stride = 15; });
 
 	const struct {

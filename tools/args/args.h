@@ -135,7 +135,7 @@ enum tool_operands {
 
 struct tool_command {
 	const struct tool_option *options; /**< NULL: only those of the parts */
-	const struct tool_part *parts;     /**< up to a NULL set; checked last to first */
+	const struct tool_part *parts;     /**< the end has a NULL `set`; checked last to first */
 	const char *operands, *doc;        /**< as args_doc and doc of struct argp */
 	enum tool_operands operand_kind;
 	size_t dir; /**< offset of a const char *, if `operand_kind` is TOOL_OPERAND_DIR */

@@ -135,7 +135,7 @@ class Measuring(NumaTest):
     def test_files_that_cannot_measure_a_disk(self):
         small = self.file_of("small", MIB)
         self.fails("numa", "--nvme", small, code=2,
-                   says=[small, "1048576 bytes", "16777216 at least"])
+                   says=[small, "1048576 bytes", "at least 16777216"])
         with open(self.path("holes"), "wb") as file:
             file.truncate(64 * MIB)
         self.fails("numa", "--nvme", self.path("holes"), code=2,
@@ -149,7 +149,7 @@ class Measuring(NumaTest):
         self.fails("numa", "--dir", self.path("none"), code=1,
                    says=[self.path("none"), "No such file"])
         self.fails("numa", "--dir", self.path(), "--dir-size", "1MiB", code=1,
-                   says=["too small", "16777216 at least"])
+                   says=["too small", "at least 16777216"])
 
     def test_too_little_memory_gives_a_reason(self):
         top = self.profile("--only", "bandwidth,latency,touch", "--memory", "1MiB", code=77)

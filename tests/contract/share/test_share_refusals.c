@@ -154,7 +154,7 @@ Test(refusals, other_versions)
 	char later[32];
 
 	message.offer.version++;
-	snprintf(later, sizeof(later), "version %u of", RUNG__SHARE_VERSION + 1);
+	snprintf(later, sizeof(later), "version %u,", RUNG__SHARE_VERSION + 1);
 	refuses(&message, RUNG_E_ABI, later);
 	message = good;
 	message.offer.version = 0;

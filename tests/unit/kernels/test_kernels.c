@@ -85,7 +85,7 @@ Test(kernels, sampler_arguments_are_checked_before_the_device)
 	sample.seed_count = 4;
 	sampler.graph.indices.views[0].rank_end = 0;
 	cr_assert_eq(rung__cuda_sample_launch(&sampler, &sample, 1, NULL), RUNG_E_INVAL);
-	cr_assert(strstr(rung_last_error(), "in no view"), "%s", rung_last_error());
+	cr_assert(strstr(rung_last_error(), "not covered by a view"), "%s", rung_last_error());
 }
 
 Test(kernels, a_report_becomes_a_status)

@@ -120,7 +120,7 @@ Test(source, a_missing_member_is_reported_with_the_existing_ones)
 	snprintf(spec, sizeof(spec), "%s:features", file_at("a.npz"));
 	fails(spec, RUNG_E_NOENT, "has no member 'features'; it has: edge_index, node_feat");
 	snprintf(spec, sizeof(spec), "%s", file_at("a.npz"));
-	fails(spec, RUNG_E_INVAL, "file.npz:member. It has: edge_index, node_feat");
+	fails(spec, RUNG_E_INVAL, "its members: edge_index, node_feat");
 	snprintf(spec, sizeof(spec), "%s:", file_at("a.npz"));
 	fails(spec, RUNG_E_INVAL, "names no member");
 }

@@ -219,8 +219,8 @@ Test(source_generated, padding_is_checked)
 	cr_assert_eq(support_write_npy(file_at("u.npy"), "|u1", "(2,)", bytes, 2), 0);
 	cr_assert_eq(support_write_npy(file_at("b.npy"), "|b1", "(2,)", bytes, 2), 0);
 	cr_assert_eq(support_write_npy(file_at("i.npy"), "|i1", "(2,)", bytes, 2), 0);
-	fails(spec_of("pad:5,", "u.npy", ""), RUNG_E_FORMAT, "which u8 cannot represent");
-	fails(spec_of("pad:5,", "b.npy", ""), RUNG_E_FORMAT, "which bool cannot represent");
+	fails(spec_of("pad:5,", "u.npy", ""), RUNG_E_FORMAT, "dtype u8 cannot represent");
+	fails(spec_of("pad:5,", "b.npy", ""), RUNG_E_FORMAT, "dtype bool cannot represent");
 	fails(spec_of("pad:1,", "i.npy", ""), RUNG_E_FORMAT, "has 2 rows, more than the 1");
 	fails(spec_of("pad:18446744073709551615,", "i.npy", ""), RUNG_E_INVAL, "63 bits");
 	fails(spec_of("pad:5", "i.npy", ""), RUNG_E_INVAL, "pad:ROWS,SRC");

@@ -116,7 +116,7 @@ Test(source_ids, a_repeated_id_is_rejected_if_ids_must_differ)
 Test(source_ids, other_arrays_are_rejected)
 {
 	FAILS(RUNG_E_FORMAT, "this is f32 and 1-D", "<f4", "(2,)", 60, 0, (float[]){ 1, 2 });
-	FAILS(RUNG_E_FORMAT, "this is i32 with 2", "<i4", "(1, 2)", 60, 0, (int32_t[]){ 1, 2 });
+	FAILS(RUNG_E_FORMAT, "this is i32 and 2-D", "<i4", "(1, 2)", 60, 0, (int32_t[]){ 1, 2 });
 	FAILS(RUNG_E_FORMAT, "the mask has 2 entries, but there are 60", "|b1", "(2,)", 60, 0,
 	      (unsigned char[]){ 1, 1 });
 	FAILS(RUNG_E_FORMAT, "has 3 ids, but there are only 2", "<i4", "(3,)", 2, 0,

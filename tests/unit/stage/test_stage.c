@@ -355,7 +355,7 @@ Test(stage, inconsistent_lengths_are_rejected)
 	splits[1].spec = put_npy("real.npy", "<f4", "(15,)", zeros, 60);
 	fails(RUNG_E_FORMAT, "this is f32 and 1-D");
 	splits[1].spec = put_npy("flat.npy", "|u1", "(30, 2)", zeros, 60);
-	fails(RUNG_E_FORMAT, "this is u8 with 2");
+	fails(RUNG_E_FORMAT, "this is u8 and 2-D");
 	splits[1].spec = valid;
 	opts.score_spec = put_npy("s.npy", "<f4", "(15,)", zeros, 60);
 	fails(RUNG_E_FORMAT, "has 15 scores");

@@ -164,7 +164,7 @@ Test(in_place, rows_cannot_stay_in_the_dataset_that_is_replaced)
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	opts.in_place = 1;
 	opts.features = staged;
-	does_not_stage("which is being replaced");
+	does_not_stage("which would be replaced");
 	cr_assert_eq(access(staged, F_OK), 0);
 }
 

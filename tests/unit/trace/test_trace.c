@@ -310,7 +310,7 @@ Test(trace, invalid_rows_and_sizes_are_named)
 		cr_assert_eq(rung_trace_oracle_hits(f.trace, wrong, 2, hits), RUNG_E_INVAL);
 		cr_assert_eq(rung_trace_lru_hits(f.trace, 0, wrong, 2, hits), RUNG_E_INVAL);
 		cr_assert_eq(rung_trace_belady_hits(f.trace, 0, wrong, 2, hits), RUNG_E_INVAL);
-		cr_assert(strstr(rung_last_error(), "size 1") != NULL, "%s", rung_last_error());
+		cr_assert(strstr(rung_last_error(), "sizes[1]") != NULL, "%s", rung_last_error());
 	}
 	cr_assert_eq(rung_trace_create(&opts, &none), RUNG_E_INVAL);
 	rung_trace_destroy(f.trace);

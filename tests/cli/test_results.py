@@ -240,7 +240,7 @@ class Results(CliTest):
                                     "--profile", profile).stdout)
         for option in (("--in-flight", 1), ("--look-ahead", 3)):
             self.fails("bench", self.staged, "--profile", profile, *option, code=2,
-                       says="leave out")
+                       says="omit")
 
     def test_all_rows_of_a_long_run_are_predicted(self):
         """The prediction includes the rounds after the first and excludes the warm-up."""

@@ -288,7 +288,7 @@ class Usage(NumaTest):
                    says="--quick and --topology exclude each other")
         self.fails("numa", "--topology", "--csv", code=2,
                    says="--csv and --topology exclude each other")
-        self.fails("numa", "--csv", "--json", code=2, says="give one of them")
+        self.fails("numa", "--csv", "--json", code=2, says="give only one")
         self.fails("numa", "--dir-size", "1GiB", code=2,
                    says="--dir-size needs --dir")
         for text in ("", ",", "latency,", "latency,,touch", "everything"):

@@ -139,7 +139,7 @@ class Measuring(NumaTest):
         with open(self.path("holes"), "wb") as file:
             file.truncate(64 * MIB)
         self.fails("numa", "--nvme", self.path("holes"), code=2,
-                   says=["holes", "67108864 bytes are on the disk", "written through"])
+                   says=["holes", "67108864 bytes are on the disk", "sync it first"])
         self.fails("numa", "--nvme", self.path("none"), code=1,
                    says=[self.path("none"), "No such file"])
         self.fails("numa", "--nvme", self.path(), code=2,

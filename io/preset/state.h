@@ -63,7 +63,7 @@ bool rung__preset_exists(const char *path, uint64_t *bytes_out);
 
 /**
  * The spec of a file that is either a .npy or raw bytes: rows of `row_items` items of `dtype`. The
- * size of raw bytes is checked here, because there is no header to check later.
+ * size of raw bytes is checked here, because raw files have no header to check later.
  * @param spec_out  `path` itself, or a text of the preset
  * @param rows_out  number of rows
  * @return 0, RUNG_E_FORMAT (not whole rows), RUNG_E_NOMEM, RUNG_E_IO, or the errors of

@@ -14,6 +14,8 @@ import re
 import sys
 import tokenize
 
+import tree as trees
+
 # Phrases that make text read like a translation. Their rate is limited, because some of them have
 # a proper use ("there is no GPU").
 MARKERS = {
@@ -91,7 +93,7 @@ def document_passages(text):
 
 def passages(path, text):
     """(line, passage without line breaks)"""
-    if path.endswith((".c", ".h", ".cu", ".cuh", ".cpp")):
+    if path.endswith(trees.C_ENDINGS):
         found = c_passages(text)
     elif path.endswith(".py"):
         found = python_passages(text)
@@ -116,10 +118,9 @@ def main():
     for path in sys.argv[1:]:
         for folder, folders, names in os.walk(path) if os.path.isdir(path) else [
                 (os.path.dirname(path), [], [os.path.basename(path)])]:
-            folders[:] = [f for f in folders if f not in ("results", "fixtures", "__pycache__")]
+            folders[:] = [f for f in folders if f not in trees.SKIPPED]
             for name in sorted(names):
-                if not name.endswith((".c", ".h", ".cu", ".cuh", ".cpp", ".py", ".sh", ".cmake",
-                                      ".md", ".txt")):
+                if not name.endswith(trees.TEXT_ENDINGS):
                     continue
                 file = os.path.join(folder, name)
                 with open(file, encoding="utf-8") as stream:

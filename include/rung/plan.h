@@ -97,6 +97,10 @@ struct rung_plan_opts {
 	/** cold-row cache as a share of the host budget, 0 to 1. The budget is host_bytes or its
 	 * default. 0: use cache_bytes. RUNG_E_INVAL if both are set */
 	double cache_share;
+	/** part of host_bytes for the neighbour lists of the graph, with the staging slots for
+	 * those in the file; the rest is for rows. 0: the lists are not planned; RUNG_BYTES_MAX:
+	 * all lists. rung_plan_divide() finds the best value */
+	uint64_t structure_bytes;
 };
 
 /** Initialiser: all defaults. In C++: rung_plan_opts_init(). */
@@ -221,6 +225,18 @@ RUNG_API const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *p
  * Threads: any, while no call changes the plan.
  */
 RUNG_API const struct rung_plan_cache *rung_plan_cache(const struct rung_plan *plan);
+
+/**
+ * The plan of the graph's neighbour lists: its rows are the blocks of 512 bytes of the lists in
+ * rank order, its tiers "host" and "nvme", and its slots are for reading blocks from the file. The
+ * host bytes of both are part of the host budget.
+ *
+ * @return memory of the plan, valid until rung_plan_destroy(); NULL if rung_plan_opts did not ask
+ *         for the structure, or the graph has no edges
+ *
+ * Threads: any, while no call changes the plan.
+ */
+RUNG_API const struct rung_plan *rung_plan_structure(const struct rung_plan *plan);
 
 /**
  * Host bytes of the rank-to-vertex map of a dataset staged in place. Its rows are in the order of

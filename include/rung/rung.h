@@ -9,7 +9,6 @@
 #include "dataset.h"
 #include "device.h"
 #include "dtype.h"
-#include "edges.h"
 #include "gpu_sampler.h"
 #include "graph.h"
 #include "loader.h"
@@ -24,6 +23,7 @@
 #include "stats.h"
 #include "status.h"
 #include "store.h"
+#include "structure.h"
 #include "trace.h"
 
 #endif

@@ -167,8 +167,15 @@ struct rung_plan_traffic {
 	/** read from the NVMe tier, in whole sectors of sector_bytes, without merging */
 	double read_bytes_per_epoch;
 	uint32_t sector_bytes;
-	double seconds_per_epoch;      /**< predicted time of all gathers; NaN without a forecast */
+	/** predicted time of all gathers and of the reads of lists; NaN without a forecast */
+	double seconds_per_epoch;
 	struct rung_forecast forecast; /**< for the sampled batches; empty without a forecast */
+	/** distinct blocks of the graph's lists that a hop draws from, summed over hops; 0 if the
+	 * lists are not planned */
+	double blocks_per_epoch;
+	double cold_blocks_per_epoch; /**< of these, the ones in the file */
+	/** reads of lists for the sampled batches; empty without a forecast or a structure */
+	struct rung_forecast structure_forecast;
 };
 
 /**
@@ -329,7 +336,7 @@ RUNG_INIT_FUNCTION(rung_forecast_opts, {})
  * the rows of each tier and, with `forecast`, predict the time of the gathers. The hit_share of
  * every tier of the plan is set.
  *
- * @param csc          relabelled graph (rung_dataset_load_graph())
+ * @param csc          relabelled graph (rung_dataset_load_graph()); NULL with sampler->structure
  * @param seeds        [seed_count] distinct train ranks
  * @param batches_max  0: 32
  * @param forecast     predicts times; NULL: only traffic

@@ -100,6 +100,17 @@ int rung__draw_cold(const struct rung__lists *lists, uint64_t hop_key, const uin
                     uint64_t first, uint64_t end, const uint64_t *indptr, struct rung__space *space,
                     void *drawn);
 
+/**
+ * List the blocks that a hop of a batch has drawn from, wherever they are: those that
+ * rung__draw_cold() would request if no list was in memory. For predictions.
+ * @param batch  filled with this key by this sampler, which must not be sampling
+ * @param add    receives the blocks, ascending, each once; a negative status ends the call
+ * @return 0, RUNG_E_NOMEM, or the status of `add`
+ */
+int rung__hop_blocks(const struct rung_sampler *sampler, const struct rung_batch *batch,
+                     uint64_t batch_key, uint32_t hop, int (*add)(void *ctx, uint64_t block),
+                     void *ctx);
+
 /** Free the buffers. Does nothing for a zeroed struct. */
 void rung__cold_runs_fini(struct rung__cold_runs *cold);
 

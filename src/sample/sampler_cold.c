@@ -110,7 +110,8 @@ static uint64_t count_runs(const struct rung__lists *lists, const uint64_t *vert
 
 	for (uint64_t i = first; i < end; i++) {
 		const uint64_t count = indptr[i + 1] - indptr[i];
-		const struct rung__list list = rung__offsets_list(&lists->offsets, vertices[i]);
+		const struct rung__list list =
+			rung__list_of(lists, vertices[i], lists->csc.indptr == NULL);
 
 		if (count > 0 && rung__list_is_cold(lists, list))
 			runs += count == list.degree ? 1 : count;
@@ -215,31 +216,30 @@ static int read_runs(const struct rung__lists *lists, struct rung__cold_runs *co
 	return rc;
 }
 
-int rung__draw_cold(const struct rung__lists *lists, uint64_t hop_key, const uint64_t *vertices,
-                    uint64_t first, uint64_t end, const uint64_t *indptr, struct rung__space *space,
-                    void *drawn)
+/* Collect the cold draws of vertices[first .. end) as runs, sorted by their position in the file.
+ * @return 0, RUNG_E_NOMEM or RUNG_E_INVAL; cold->count is 0 if no draw is cold */
+static int collect_runs(const struct rung__lists *lists, uint64_t hop_key, const uint64_t *vertices,
+                        uint64_t first, uint64_t end, const uint64_t *indptr,
+                        struct rung__space *space, void *drawn)
 {
 	struct rung__cold_runs *cold = &space->cold;
 	const unsigned edge_bits = 64u - (unsigned)__builtin_clzll(lists->csc.edge_count | 1);
 	const uint64_t runs = count_runs(lists, vertices, first, end, indptr);
 	int rc;
 
-	if (runs == 0)
-		return 0;
+	cold->count = 0;
 	if (runs > UINT32_MAX)
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampling: %" PRIu64
 		                  " draws from lists in files in one hop; use fewer seeds",
 		                  runs);
 	rc = reserve_runs(cold, runs);
-	if (rc == 0)
-		rc = reserve_blocks(cold);
-	if (rc < 0)
+	if (rc < 0 || runs == 0)
 		return rc;
-	cold->count = 0;
 	for (uint64_t i = first; i < end; i++) {
 		const uint64_t count = indptr[i + 1] - indptr[i];
-		const struct rung__list list = rung__offsets_list(&lists->offsets, vertices[i]);
+		const struct rung__list list =
+			rung__list_of(lists, vertices[i], lists->csc.indptr == NULL);
 
 		if (count > 0 && rung__list_is_cold(lists, list))
 			add_vertex(lists, hop_key, vertices[i], list, indptr[i], count, space,
@@ -247,5 +247,42 @@ int rung__draw_cold(const struct rung__lists *lists, uint64_t hop_key, const uin
 	}
 	rung__radix_sort_pairs(cold->edges, cold->idx, cold->edges_tmp, cold->idx_tmp, cold->count,
 	                       edge_bits);
-	return read_runs(lists, cold, drawn);
+	return 0;
+}
+
+int rung__draw_cold(const struct rung__lists *lists, uint64_t hop_key, const uint64_t *vertices,
+                    uint64_t first, uint64_t end, const uint64_t *indptr, struct rung__space *space,
+                    void *drawn)
+{
+	int rc = collect_runs(lists, hop_key, vertices, first, end, indptr, space, drawn);
+
+	if (rc == 0 && space->cold.count > 0)
+		rc = reserve_blocks(&space->cold);
+	return rc < 0 ? rc : read_runs(lists, &space->cold, drawn);
+}
+
+int rung__hop_blocks(const struct rung_sampler *sampler, const struct rung_batch *batch,
+                     uint64_t batch_key, uint32_t hop, int (*add)(void *ctx, uint64_t block),
+                     void *ctx)
+{
+	struct rung__lists lists = sampler->lists;
+	const struct rung_block *block = rung_batch_block(batch, hop);
+	const uint64_t entries = RUNG__LIST_BLOCK_BYTES / lists.csc.index_bytes;
+	struct rung__cold_runs *cold = &sampler->spaces[0].cold;
+	uint64_t next = 0; /* blocks before it have been added */
+	int rc;
+
+	lists.resident_count = 0; /* all lists count, as if none was in memory */
+	rc = collect_runs(&lists, rung__draw_hop_key(sampler->seed, batch_key, hop),
+	                  batch->vertices, 0, block->dst_count, block->indptr, &sampler->spaces[0],
+	                  NULL);
+	for (uint64_t run = 0; run < cold->count && rc == 0; run++) {
+		const uint64_t last =
+			(cold->edges[run] + cold->counts[cold->idx[run]] - 1) / entries;
+
+		next = RUNG__MAX(next, cold->edges[run] / entries);
+		for (; next <= last && rc == 0; next++)
+			rc = add(ctx, next);
+	}
+	return rc;
 }

@@ -16,6 +16,12 @@
  * of the three counts. Rates that the profile does not have are assumed, and forecast_out->assumed
  * lists them.
  *
+ * Dividing. rung_plan_divide() opens the structure of the dataset within the budget, samples
+ * batches from it and closes it again. Then it creates plans with different structure_bytes and
+ * cache_bytes and counts, by a forecast, the device reads that these batches need with each. It
+ * allocates at most 32 MiB for the batches. Pass the result to rung_plan_create() in
+ * rung_plan_opts.host_bytes, structure_bytes and cache_bytes, with cache_share 0.
+ *
  * Placement. If the plan leaves the placement of host rows open (RUNG_NUMA_AUTO, CPUs of several
  * nodes gather, other nodes have memory too), a forecast selects the faster of two placements:
  * nearest to the readers first, or in blocks over all nodes. rung_plan_placement() and stores
@@ -298,6 +304,22 @@ RUNG_API const char *rung_plan_placement_why(const struct rung_plan *plan);
  */
 RUNG_API const struct rung_tuning *rung_plan_tuning(const struct rung_plan *plan);
 
+/** The best division of a host budget, from rung_plan_divide(). Reads are those of the device, per
+ * batch, after merging and the cold-row cache. */
+struct rung_plan_division {
+	size_t size;              /**< sizeof(struct rung_plan_division), set by the caller */
+	uint64_t host_bytes;      /**< the budget that was divided */
+	uint64_t structure_bytes; /**< for rung_plan_opts */
+	uint64_t cache_bytes;     /**< for rung_plan_opts */
+	uint64_t batches;         /**< number of sampled batches */
+	uint32_t tried;           /**< number of divisions that were compared */
+	double row_reads;         /**< predicted reads of rows */
+	double list_reads;        /**< predicted reads of neighbour lists */
+	double rows_saved;        /**< reads that one more MiB for rows saves */
+	double structure_saved;   /**< the same for lists */
+	double cache_saved;       /**< the same for the cold-row cache */
+};
+
 /**
  * Callback of rung_plan_forecast() that returns the next batch as a list of ranks. A rank that
  * occurs twice in a batch is read once. The forecast has finished with a batch before the next
@@ -330,6 +352,25 @@ struct rung_forecast_opts {
 /** Initialiser: all defaults. In C++: rung_forecast_opts_init(). */
 #define RUNG_FORECAST_OPTS_INIT RUNG_INIT(struct rung_forecast_opts)
 RUNG_INIT_FUNCTION(rung_forecast_opts, {})
+
+/**
+ * Divide a host budget between rows, lists of the graph and cold-row cache so that training needs
+ * the fewest device reads. See Dividing at the top of this file.
+ *
+ * @param opts          NULL: defaults. A nonzero structure_bytes or cache option is kept
+ * @param sampler       of the training; csc is not needed
+ * @param seeds         [seed_count] distinct train ranks
+ * @param batches_max   0: 32; fewer are sampled if they are large
+ * @param division_out  with `size` set; written on success
+ * @return 0, RUNG_E_INVAL (the budget is too small), RUNG_E_NOMEM, or an error of
+ *         rung_structure_open() or of the sampler
+ *
+ * Threads: any; it uses OpenMP threads.
+ */
+RUNG_API int rung_plan_divide(const struct rung_dataset *ds, const struct rung_plan_opts *opts,
+                              const struct rung_sampler_opts *sampler, const uint64_t *seeds,
+                              uint64_t seed_count, uint32_t batch_size, uint32_t batches_max,
+                              struct rung_plan_division *division_out);
 
 /**
  * Predict the traffic of training: sample up to `batches_max` batches of a shuffled epoch, count

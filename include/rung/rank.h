@@ -16,6 +16,7 @@
 #ifndef RUNG_RANK_H
 #define RUNG_RANK_H
 
+#include "edges.h"
 #include "sampler.h"
 
 #ifdef __cplusplus

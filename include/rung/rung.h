@@ -9,6 +9,7 @@
 #include "dataset.h"
 #include "device.h"
 #include "dtype.h"
+#include "edges.h"
 #include "gpu_sampler.h"
 #include "graph.h"
 #include "loader.h"

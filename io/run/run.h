@@ -10,7 +10,7 @@
 #include "folder/folder.h"
 #include "folder/stage_journal.h"
 #include "layout/layout.h"
-#include "rung/graph.h"
+#include "rung/edges.h"
 #include "rung/stage.h"
 
 /** A split as original ids, in the given order. */

@@ -22,7 +22,7 @@
 #include "base/base.h"
 #include "rows/rows.h"
 #include "dataset/features.h"
-#include "rung/graph.h"
+#include "rung/edges.h"
 #include "verify/verify_pump.h"
 
 struct rung__verify {

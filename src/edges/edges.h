@@ -16,7 +16,7 @@
 #include "edges/edges_pass.h"
 #include "file/direct.h"
 #include "base/base.h"
-#include "rung/graph.h"
+#include "rung/edges.h"
 
 /** An array of integers in a file: the file of an open source, or a temporary file. */
 struct rung__id_file {

@@ -4,7 +4,7 @@
 #define RUNG_EDGES_INPUT_H
 
 #include "graph/graph.h"
-#include "rung/graph.h"
+#include "rung/edges.h"
 #include "sort/partition.h"
 
 /** The input of a sort: edge lists, or columns that were opened for passes. */

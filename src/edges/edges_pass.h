@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "rung/graph.h"
+#include "rung/edges.h"
 
 /**
  * A part of the graph: the edges [edge_first, edge_first + edge_count), and the vertices of their

@@ -4,6 +4,7 @@
 #define RUNG_LAYOUT_LAYOUT_H
 
 #include "base/base.h"
+#include "layout/list_block.h"
 #include "rung/store.h"
 
 /** Rows in memory: rank r is at base + (r - rank_first) * stride. */
@@ -37,9 +38,6 @@ struct rung__layout {
 	uint64_t file_bytes[RUNG__FILES_MAX];
 	uint64_t is_lists; /* 1: the rows are blocks of the graph's neighbour lists */
 };
-
-/* Bytes of a block of neighbour lists: a sector of most devices, and a whole number of ids. */
-#define RUNG__LIST_BLOCK_BYTES 512u
 
 /** What a row is, for messages that name one by its rank. */
 static inline const char *rung__row_noun(const struct rung__layout *layout)

@@ -233,6 +233,7 @@ static int create(struct creation *creation, struct rung_plan *plan)
 		creation->budgets = &budgets;
 	}
 	host_bytes = host_budget(plan, creation->opts, creation->topology);
+	plan->host_bytes = host_bytes;
 	if (creation->opts->structure_bytes)
 		rc = place_lists(creation, &host_bytes, plan);
 	return rc < 0 ? rc : place(creation, host_bytes, plan);

@@ -42,6 +42,7 @@ struct rung_plan {
 	uint64_t graph_lines[2];            /* lines of 128 bytes in indptr and indices */
 	int gpus[RUNG_GPUS_MAX];            /* [device.gpu_count]; a GPU may occur several times */
 	char device_why[RUNG__ERROR_BYTES]; /* text of device.why */
+	uint64_t host_bytes;                /* the host budget, with its default filled in */
 	uint64_t vertex_count;
 	uint64_t row_bytes;
 	uint64_t row_stride;   /* bytes from row to row, in files and in memory */

@@ -37,6 +37,7 @@
 #define RUNG_PROPAGATION_H
 
 #include "base/base.h"
+#include "rung/edges.h"
 #include "rung/graph.h"
 
 /** The edges of one block into one bin. */

@@ -7,7 +7,7 @@
 #ifndef RUNG_LISTS_H
 #define RUNG_LISTS_H
 
-#include "layout/layout.h"
+#include "layout/list_block.h"
 #include "rung/graph.h"
 #include "sample/offsets.h"
 

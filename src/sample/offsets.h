@@ -22,8 +22,8 @@
 struct rung__offset_line {
 	/* 32 ends of 14 bits; of a wide line, the first 8 bytes are its index in the table */
 	unsigned char ends[56];
-	uint64_t
-		base; /* position of the first entry; RUNG__OFFSETS_WIDE is set if the line is wide */
+	/* position of the first entry; RUNG__OFFSETS_WIDE is set if the line is wide */
+	uint64_t base;
 };
 
 /** The memory is one block, [lines | wide], of rung__offsets_bytes() bytes. */

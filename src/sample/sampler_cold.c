@@ -266,7 +266,7 @@ int rung__hop_blocks(const struct rung_sampler *sampler, const struct rung_batch
                      void *ctx)
 {
 	struct rung__lists lists = sampler->lists;
-	const struct rung_block *block = rung_batch_block(batch, hop);
+	const struct rung_block *block = &batch->hops[hop].block;
 	const uint64_t entries = RUNG__LIST_BLOCK_BYTES / lists.csc.index_bytes;
 	struct rung__cold_runs *cold = &sampler->spaces[0].cold;
 	uint64_t next = 0; /* blocks before it have been added */

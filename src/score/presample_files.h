@@ -4,7 +4,7 @@
 #define RUNG_PRESAMPLE_FILES_H
 
 #include "score/presample.h"
-#include "rung/graph.h"
+#include "rung/edges.h"
 
 /** Graph in files from which a run is sampled: the context of rung__presample_files(). */
 struct rung__file_presample {

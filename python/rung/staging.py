@@ -371,15 +371,13 @@ def _run(given: SimpleNamespace) -> StageResult:
 
 
 def stage(out: Union[str, os.PathLike], *, features: Optional[Source] = None,
-          dataset: Union[str, os.PathLike, None] = None,
-          graph: Union[Source, Sequence[Source], None] = None, labels: Optional[Source] = None,
+          graph: Union[Source, Sequence[Source], None] = None,
+          dataset: Union[str, os.PathLike, None] = None, labels: Optional[Source] = None,
           splits: Optional[Mapping[str, Source]] = None,
           arrays: Optional[Mapping[str, Source]] = None, undirected: bool = False,
-          dedup: bool = False, vertex_count: int = 0,
-          score: Optional[str] = None, score_source: Optional[Source] = None,
-          fanouts: Sequence[int] = (), batch_size: int = 0, draws: Optional[str] = None,
-          seed: int = 0,
-          memory: Size = 0, threads: int = 0,
+          dedup: bool = False, vertex_count: int = 0, score: Optional[str] = None,
+          score_source: Optional[Source] = None, fanouts: Sequence[int] = (), batch_size: int = 0,
+          draws: Optional[str] = None, seed: int = 0, memory: Size = 0, threads: int = 0,
           force: bool = False, resume: bool = False, dry_run: bool = False, in_place: bool = False,
           row_order: str = "auto", pad: str = "none",
           stripe: Sequence[Union[str, os.PathLike]] = (),
@@ -391,12 +389,9 @@ def stage(out: Union[str, os.PathLike], *, features: Optional[Source] = None,
     to temporary files in the folder that contains `out`.
 
     Args:
-        out: folder to create for `rung.open()`; its parent must exist. It appears under this name
-            only when it is complete
+        out: folder to create for `rung.open()` in an existing folder; it appears when complete
         features: [vertices, ...] of any dtype; required without `dataset`
-        dataset: path of a description, dataset.json (docs/DATASET.md), which provides the graph,
-            features, labels, splits, arrays and sampling that are not given here, and the names of
-            the vertices and edges
+        dataset: path of a dataset.json (docs/DATASET.md), which provides what is not given here
         graph: integers [2, E] or [E, 2], each edge from row 0 to row 1, the direction in which
             messages flow; "csc:INDPTR,INDICES" with the in-neighbours of each vertex, "csr:..."
             with the out-neighbours; or a list of edge lists. None: no graph, as for rows of authors
@@ -430,7 +425,7 @@ def stage(out: Union[str, os.PathLike], *, features: Optional[Source] = None,
     Raises:
         ExistsError, BusyError: `out` exists, or another job or process is staging to it.
         NotFoundError, FormatError, RangeError: a source does not exist, or is malformed.
-        CorruptError: a written file or an input changed during the run; nothing is published.
+        CorruptError: a written file or an input changed during the run.
         InvalidError: an argument is invalid, or `memory` is too small (`min_bytes` works).
         NoSpaceError, NoMemoryError, ReadError, CanceledError: see `rung.Error`.
     """

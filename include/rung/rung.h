@@ -16,7 +16,6 @@
 #include "numa.h"
 #include "plan.h"
 #include "profile.h"
-#include "preset.h"
 #include "rank.h"
 #include "sampler.h"
 #include "source.h"

@@ -142,7 +142,8 @@ static void load_seeds(uint64_t passes)
 	run.passes = passes;
 	bench_need(rung_dataset_load_ids(run.ds, "split_train", &run.seed_count, &ids),
 	           "the seeds");
-	/* whole batches, so that no batch of a pass has seeds of the next one, which may be equal */
+	/* whole batches, so that no batch of a pass has seeds of the next one, which may be equal
+	 * */
 	run.seed_count -= run.seed_count % run.batch_size;
 	if (run.seed_count == 0 || passes == 0)
 		bench_die("fewer train vertices than a batch, or no passes");

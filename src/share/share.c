@@ -34,8 +34,10 @@ struct rung__share {
 	bool started; /* the thread was started */
 };
 
-unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd which)
+unsigned rung__offer_count(const struct rung__offer *offer, enum rung__offer_fd which)
 {
+	const struct rung__shape *shape = &offer->shape;
+
 	switch (which) {
 	case RUNG__OFFER_HOST:
 		return shape->tiers[RUNG__TIER_HOST].row_count > 0;
@@ -47,6 +49,12 @@ unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd 
 		return shape->frame_count > 0;
 	case RUNG__OFFER_ALIVE:
 		return shape->tiers[RUNG__TIER_PEER].row_count > 0;
+	case RUNG__OFFER_LISTS:
+		return offer->lists.edge_count > 0;
+	case RUNG__OFFER_LISTS_HOST:
+		return offer->lists.shape.tiers[RUNG__TIER_HOST].row_count > 0;
+	case RUNG__OFFER_OFFSETS:
+		return offer->lists.present > 0;
 	default: /* bounded, because an attacher calls this before it has checked the shape */
 		return (unsigned)RUNG__MIN(shape->layout.file_count, RUNG__FILES_MAX);
 	}
@@ -139,7 +147,7 @@ int rung__share_reserve(const char *path, struct rung__share **share_out)
  * its end whether the other one is still alive. */
 static int offer_gpu_memory(struct rung__share *share, const struct rung_store *store)
 {
-	if (!rung__offer_count(&store->shape, RUNG__OFFER_ALIVE))
+	if (store->shape.tiers[RUNG__TIER_PEER].row_count == 0)
 		return 0;
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, share->alive_fds) < 0)
 		return rung__fail_errno(errno, "%s: cannot create a pair of sockets",
@@ -147,17 +155,40 @@ static int offer_gpu_memory(struct rung__share *share, const struct rung_store *
 	return store->device_ops->handles(store->device, share->offer.peer_handles);
 }
 
+/* Add the structure to the offer. @param fds  by kind */
+static int offer_lists(struct rung__offer *offer, const struct rung__share_lists *lists, int *fds)
+{
+	const struct rung_store *store = lists->store;
+	struct stat st;
+
+	offer->lists.present = 1;
+	offer->lists.edge_count = lists->edge_count;
+	offer->lists.index_bytes = lists->index_bytes;
+	fds[RUNG__OFFER_OFFSETS] = lists->offsets_fd;
+	if (!store)
+		return 0;
+	offer->lists.shape = store->shape;
+	fds[RUNG__OFFER_LISTS] = store->features.files[0].fd;
+	fds[RUNG__OFFER_LISTS_HOST] = store->host_memory.fd;
+	if (fstat(fds[RUNG__OFFER_LISTS], &st) < 0)
+		return rung__fail_errno(errno, "%s", store->features.files[0].path);
+	offer->lists.device = st.st_dev;
+	offer->lists.inode = st.st_ino;
+	return 0;
+}
+
 /* Build the message and the list of its descriptors, in the order of enum rung__offer_fd. */
-static int make_offer(struct rung__share *share, const struct rung_store *store)
+static int make_offer(struct rung__share *share, const struct rung_store *store,
+                      const struct rung__share_lists *lists)
 {
 	int rc = offer_gpu_memory(share, store);
 	/* indexed by kind; the features files come from the store */
-	const int fds[RUNG__OFFER_KINDS] = { -1,
-		                             store->host_memory.fd,
-		                             store->map_memory.fd,
-		                             store->vertices_memory.fd,
-		                             store->pool.shared.fd,
-		                             share->alive_fds[0] };
+	int fds[RUNG__OFFER_KINDS] = { -1,
+		                       store->host_memory.fd,
+		                       store->map_memory.fd,
+		                       store->vertices_memory.fd,
+		                       store->pool.shared.fd,
+		                       share->alive_fds[0] };
 	struct rung__offer *offer = &share->offer;
 	struct stat st;
 
@@ -181,8 +212,12 @@ static int make_offer(struct rung__share *share, const struct rung_store *store)
 		offer->files[f].inode = st.st_ino;
 		share->fds[share->fd_count++] = fd;
 	}
+	if (lists)
+		rc = offer_lists(offer, lists, fds);
+	if (rc < 0)
+		return rc;
 	for (unsigned i = RUNG__OFFER_FEATURES + 1; i < RUNG__OFFER_KINDS; i++) {
-		if (rung__offer_count(&offer->shape, i))
+		if (rung__offer_count(offer, i))
 			share->fds[share->fd_count++] = fds[i];
 	}
 	/* other processes have other working folders, so the path must be absolute */
@@ -191,9 +226,10 @@ static int make_offer(struct rung__share *share, const struct rung_store *store)
 	return 0;
 }
 
-int rung__share_start(struct rung__share *share, const struct rung_store *store)
+int rung__share_start(struct rung__share *share, const struct rung_store *store,
+                      const struct rung__share_lists *lists)
 {
-	int rc = make_offer(share, store);
+	int rc = make_offer(share, store, lists);
 
 	if (rc < 0)
 		return rc;

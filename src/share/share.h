@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Sharing a store with other processes: the endpoint (socket, lock and folder), the message, and
- * the creator's side. Private to rung; store/attach.c checks and opens the offer on the other side.
+ * the creator's side. Private to rung; attach/attach.c checks and opens the offer on the other side.
  *
  * The message. Rows and maps are in sealed memfds. To each process of the same user that connects,
  * the creator sends one message, the offer, with descriptors of the features files, the rows of the
- * host tier, the maps and the cache, and closes the connection. It reads nothing from a client, and
+ * host tier, the maps, the cache, and the file, resident lists and offsets of the structure, and
+ * closes the connection. It reads nothing from a client, and
  * drops an offer that cannot be sent at once, so no client can make the creator wait. The attacher
  * waits 5 s at most. A new version of the protocol is a new RUNG__SHARE_VERSION; the start of the
  * message stays as it is.
@@ -44,7 +45,7 @@
 #include "state/state.h"
 
 #define RUNG__SHARE_MAGIC   "rungshr" /* 8 bytes, including the NUL */
-#define RUNG__SHARE_VERSION 7u        /* version of the offer and of the order of its descriptors */
+#define RUNG__SHARE_VERSION 8u        /* version of the offer and of the order of its descriptors */
 
 /** Descriptors of an offer, in this order: first one for each features file, then at most one of
  * each other kind. */
@@ -55,6 +56,9 @@ enum rung__offer_fd {
 	RUNG__OFFER_VERTICES,
 	RUNG__OFFER_CACHE,
 	RUNG__OFFER_ALIVE,
+	RUNG__OFFER_LISTS,
+	RUNG__OFFER_LISTS_HOST,
+	RUNG__OFFER_OFFSETS,
 	RUNG__OFFER_KINDS
 };
 
@@ -74,10 +78,24 @@ struct rung__offer {
 	/* [shape.gpu_count] CUDA IPC handles of the tier "peer" */
 	struct rung__gpu_handle peer_handles[RUNG_GPUS_MAX];
 	char path[PATH_MAX]; /* absolute path of the dataset's folder, ends with a NUL */
+	/* the graph, if the store has a structure */
+	struct {
+		uint64_t present; /* 1: the store has a structure; otherwise the rest is zero */
+		uint64_t edge_count, index_bytes;
+		uint64_t device, inode;   /* of the file with the lists */
+		struct rung__shape shape; /* of the blocks of lists; zero without edges */
+	} lists;
 };
 
-/** Number of descriptors of that kind in an offer of this shape. Safe for an unchecked shape. */
-unsigned rung__offer_count(const struct rung__shape *shape, enum rung__offer_fd which);
+/** Number of descriptors of that kind in an offer. Safe for an unchecked offer. */
+unsigned rung__offer_count(const struct rung__offer *offer, enum rung__offer_fd which);
+
+/** The structure of a store, to be shared with it. */
+struct rung__share_lists {
+	const struct rung_store *store; /* of the blocks; NULL: the graph has no edges */
+	uint64_t edge_count, index_bytes;
+	int offsets_fd;
+};
 
 /** Build the address of a socket; RUNG_E_INVAL if the path does not fit. */
 int rung__share_address(const char *path, struct sockaddr_un *address_out);
@@ -136,9 +154,13 @@ struct rung__share;
 /** Acquire the endpoint. Called before anything large is loaded. */
 int rung__share_reserve(const char *path, struct rung__share **share_out);
 
-/** Offer a complete store: build the offer and start the thread that sends it. The store must
- * outlive the thread, which sends the store's descriptors. */
-int rung__share_start(struct rung__share *share, const struct rung_store *store);
+/**
+ * Offer a complete store: build the offer and start the thread that sends it. The store and its
+ * lists must outlive the thread, which sends their descriptors.
+ * @param lists  NULL: the store has no structure
+ */
+int rung__share_start(struct rung__share *share, const struct rung_store *store,
+                      const struct rung__share_lists *lists);
 
 /** Stop answering, release the endpoint, and signal the processes that read this process's GPU
  * memory; NULL is allowed. */

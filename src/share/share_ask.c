@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Requesting the offer of a process that shares a store: connect, wait for the one message, receive
- * it with its descriptors. Its content is checked later, in store/attach.c. Here only the user at
+ * it with its descriptors. Its content is checked later, in attach/attach.c. Here only the user at
  * the other end is checked, as reported by the kernel.
  *
  * The socket does not block, so a creator that is stopped costs 5 s, not forever.

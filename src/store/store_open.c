@@ -106,7 +106,7 @@ static int open_all(struct rung_store *store, const struct rung_dataset *ds,
 	if (rc == 0)
 		rc = rung__store_open_tiers(store, reader_ops, NULL, -1);
 	if (rc == 0 && store->share)
-		return rung__share_start(store->share, store);
+		return rung__structure_share(store);
 	rung__features_close(&store->features); /* tiers have their own descriptors */
 	return rc;
 }

@@ -15,6 +15,7 @@
 #include "file/file.h"
 #include "plan/plan.h"
 #include "registry/registry.h"
+#include "share/share.h"
 #include "store/structure.h"
 
 #define READ_BYTES (4u << 20) /* of the offsets at a time */
@@ -175,20 +176,17 @@ static struct rung_array_info blocks_of(const struct rung_plan *plan, unsigned i
 	};
 }
 
-/* Options of the store of blocks: those of the caller that concern reads. */
-static struct rung_store_opts opts_of(const struct rung_store_opts *caller,
-                                      const struct rung_plan *plan)
+struct rung_store_opts rung__structure_opts(const struct rung_store_opts *caller)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 
 	opts.requests_max = 1; /* nothing is submitted without waiting */
 	opts.batch_rows_max = RUNG__LIST_BLOCKS_MAX;
-	opts.queue_depth = caller->queue_depth ? caller->queue_depth : plan->queue_depth;
+	opts.queue_depth = caller->queue_depth;
 	opts.engine = caller->engine;
 	opts.no_merge = caller->no_merge;
 	opts.buffered = caller->buffered;
-	opts.merge_gap_bytes =
-		caller->merge_gap_bytes ? caller->merge_gap_bytes : plan->tuning.merge_gap_bytes;
+	opts.merge_gap_bytes = caller->merge_gap_bytes;
 	opts.read_timeout_ms = caller->read_timeout_ms;
 	return opts;
 }
@@ -197,11 +195,15 @@ static int open_blocks(const struct rung_dataset *ds, const struct rung_plan *pl
                        const struct rung_store_opts *caller,
                        const struct rung__reader_ops *reader_ops, struct structure *structure)
 {
-	const struct rung_store_opts opts = opts_of(caller, plan);
+	struct rung_store_opts opts = rung__structure_opts(caller);
 	const struct rung_array_info array = blocks_of(plan, structure->base.lists.csc.index_bytes);
 	struct rung_store *store;
-	int rc = rung__store_new(&opts, true, &store);
+	int rc;
 
+	opts.queue_depth = opts.queue_depth ? opts.queue_depth : plan->queue_depth;
+	opts.merge_gap_bytes =
+		opts.merge_gap_bytes ? opts.merge_gap_bytes : plan->tuning.merge_gap_bytes;
+	rc = rung__store_new(&opts, true, &store);
 	if (rc < 0)
 		return rc;
 	structure->store = store;
@@ -264,6 +266,22 @@ int rung__structure_close(struct structure *structure)
 	rung__free(structure->path);
 	rung__free(structure);
 	return 0;
+}
+
+int rung__structure_share(const struct rung_store *store)
+{
+	const struct structure *structure = store->structure;
+	struct rung__share_lists lists;
+
+	if (!structure)
+		return rung__share_start(store->share, store, NULL);
+	lists = (struct rung__share_lists){
+		.store = structure->store,
+		.edge_count = structure->base.lists.csc.edge_count,
+		.index_bytes = structure->base.lists.csc.index_bytes,
+		.offsets_fd = structure->offsets.fd,
+	};
+	return rung__share_start(store->share, store, &lists);
 }
 
 /* ---- public ---- */

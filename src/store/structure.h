@@ -26,6 +26,13 @@ int rung__structure_open(const struct rung_dataset *ds, const struct rung_plan *
                          const struct rung__reader_ops *reader_ops, bool is_shared,
                          struct structure **structure_out);
 
+/** Offer a complete store and its structure, if it has one, to other processes: see
+ * rung__share_start(). */
+int rung__structure_share(const struct rung_store *store);
+
+/** Options of the store of blocks: those of the caller that concern reads. */
+struct rung_store_opts rung__structure_opts(const struct rung_store_opts *caller);
+
 /** Complete the lists of a structure whose offsets and store are open, and check those in memory.
  * */
 int rung__structure_finish(struct structure *structure);

@@ -229,6 +229,37 @@ Test(structure, loaders_use_the_structure_of_their_store)
 	rung_plan_destroy(plan);
 }
 
+Test(structure, attached_processes_use_the_same_memory)
+{
+	static const uint64_t bytes[] = { 150000, RUNG_BYTES_MAX };
+
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(bytes); i++) {
+		struct rung_plan *plan = make_plan(bytes[i]);
+		struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+		struct rung_store *store, *attached;
+		const struct structure *ours, *theirs;
+		char path[300];
+
+		snprintf(path, sizeof(path), "%s/share/s", parent);
+		opts.share_path = path;
+		cr_assert_eq(rung_store_open(ds, plan, &opts, &store), 0, "%s", rung_last_error());
+		cr_assert_eq(rung_store_attach(path, NULL, &attached), 0, "%s", rung_last_error());
+		ours = (const struct structure *)rung_store_structure(store);
+		theirs = (const struct structure *)rung_store_structure(attached);
+		cr_assert_not_null(theirs);
+		cr_assert_eq(theirs->base.lists.resident_count, ours->base.lists.resident_count);
+		cr_assert_eq(theirs->base.lists.degree_max, ours->base.lists.degree_max);
+		cr_assert(theirs->store->host_memory.fd == -1 && theirs->offsets.fd == -1,
+		          "private memory");
+		check_batches(rung_store_structure(attached));
+		cr_assert_eq(rung_store_close(store), 0);
+		/* the memory exists as long as a process maps it */
+		check_batches(rung_store_structure(attached));
+		cr_assert_eq(rung_store_close(attached), 0);
+		rung_plan_destroy(plan);
+	}
+}
+
 Test(structure, a_budget_that_is_too_small_is_refused)
 {
 	struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;

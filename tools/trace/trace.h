@@ -28,11 +28,13 @@ struct trace_args {
 	struct tool_common common;
 };
 
-/** Input of sampling: the relabelled graph, whose vertices are ranks, and its train ranks. */
+/** Input of sampling and scores: the relabelled graph, whose vertices are ranks, and its train
+ * ranks. */
 struct trace_input {
 	const struct rung_dataset *ds;
 	struct rung_plan *plan; /* its hit shares are updated if they are predicted by sampling */
-	struct rung_graph *graph;
+	struct tool_lists lists;  /* of the graph */
+	struct rung_edges *edges; /* for scores, if the graph is not in memory */
 	uint64_t *seeds; /* [seed_count] distinct train ranks */
 	uint64_t seed_count;
 	struct tool_fanouts fanouts; /* as given, otherwise those of the manifest */

@@ -97,7 +97,7 @@ int trace_sample(const char *name, const struct trace_args *args, const struct t
 	opts.seed = args->seed;
 	opts.threads = args->common.threads;
 	opts.draws = args->draws;
-	rc = rung_sampler_create(rung_graph_csc(input->graph), &opts, &sampler);
+	rc = rung_sampler_create(tool_lists_for(&input->lists, &opts), &opts, &sampler);
 	if (rc < 0)
 		return tool_fail(name, rc), rc;
 	begun_ns = tool_now_ns();

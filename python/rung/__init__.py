@@ -16,10 +16,11 @@ from .errors import (AbiError, AgainError, BusyError, CanceledError, ClosedError
                      ReadError, TimedOutError)
 from .gather import Gather
 from .loader import Batch, Loader
+from .opening import attach, open   # pylint: disable=redefined-builtin
 from .sampler import Block, NeighborSampler, Sample
 from .staging import StageResult, stage
 from .stats import EpochStats, Stats, Tier
-from .store import Store, attach, open   # pylint: disable=redefined-builtin
+from .store import Store
 
 # Imported at first use, because both modules import torch. They are not in __all__: a star import
 # would look them up.

@@ -11,9 +11,10 @@ import torch
 import torch.distributed as dist
 
 from .errors import InvalidError
+from .opening import attach
+from .opening import open as open_store
 from .owned import Folder
-from .store import Store, attach
-from .store import open as open_store
+from .store import Store
 
 
 def _local_rank() -> int:

@@ -246,10 +246,11 @@ class Sampler(BaseSampler):
     NotSupportedError.
 
     Args:
-        dataset, fanouts, draws, seed, threads: as in `rung.NeighborSampler`
+        dataset, fanouts, draws, seed, threads: as in `rung.NeighborSampler`; `dataset` may be a
+            `rung.Store` that was opened with `structure`
     """
 
-    def __init__(self, dataset: Dataset, fanouts: Sequence[int], *, draws: str = "new",
+    def __init__(self, dataset: Union[Dataset, Store], fanouts: Sequence[int], *, draws: str = "new",
                  seed: int = 0, threads: int = 0):
         self._sampler = NeighborSampler(dataset, fanouts, draws=draws, seed=seed, threads=threads)
 

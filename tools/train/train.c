@@ -84,7 +84,7 @@ static int forward(struct trainer *trainer, const struct rung_loader_batch *batc
 	train_rows_convert(run->features->dtype, batch->rows, batch->rank_count, width,
 	                   run->args->norm, dropout, trainer->rows.data);
 	for (uint64_t i = 0; i < batch->seed_count; i++)
-		trainer->labels[i] = run->data->labels[batch->seeds[i]];
+		trainer->labels[i] = *train_labels_at(&run->data->labels, batch->seeds[i]);
 	claim_blocks(trainer, batch);
 	*input = (struct train_input){ .blocks = trainer->blocks, .rows = trainer->rows.data };
 	return train_model_forward(model, input, training, trainer->step, logits);

@@ -63,6 +63,8 @@ struct trace_result {
 	uint64_t batches;
 	uint64_t edges;       /* sampled */
 	double seconds;       /* of sampling */
+	int lists_in_file;    /* nonzero: some lists are in the file; the reads while sampling: */
+	uint64_t list_reads, list_read_bytes;
 	uint64_t requests;    /* rows of all batches; a row counts once per batch */
 	uint64_t unique_rows; /* rows requested at least once */
 	struct trace_tier tiers[TRACE_TIERS_MAX];

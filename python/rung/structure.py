@@ -87,7 +87,8 @@ def _divide(dataset: Dataset, planned: c.rung_plan_opts) -> None:
     check(lib.rung_plan_divide(dataset._open(), byref(planned), byref(sampler), seeds.ctypes.data,
                                len(seeds), dataset.batch_size or 1024, 0, byref(found)))
     planned.host_bytes, planned.structure_bytes = found.host_bytes, found.structure_bytes
-    planned.cache_share, planned.cache_bytes = 0, found.cache_bytes
+    if not planned.cache_share and not planned.cache_bytes:
+        planned.cache_bytes = found.cache_bytes
 
 
 def structure_of(memory: Owned) -> Optional[int]:

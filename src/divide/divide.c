@@ -156,6 +156,27 @@ static int least_structure(struct divider *div, uint64_t *least_out)
 	return rc == RUNG_E_INVAL && *least_out > 0 ? 0 : rc;
 }
 
+/* If all rows are in memory, the lists use what the rows leave. */
+static int use_rest(struct divider *div)
+{
+	struct rung_plan_opts opts = div->opts;
+	struct rung_plan *plan;
+	int rc;
+
+	if (div->keeps_structure || isinf(total(&div->best)))
+		return 0;
+	opts.structure_bytes = div->best.structure_bytes;
+	rc = rung_plan_create(div->ds, &opts, &plan);
+	if (rc < 0)
+		return rc;
+	if (plan->slots.slot_count == 0)
+		div->best.structure_bytes =
+			RUNG__MAX(div->best.structure_bytes,
+		                  plan->host_bytes - plan->tiers[RUNG__TIER_HOST].bytes);
+	rung_plan_destroy(plan);
+	return 0;
+}
+
 static int search(struct divider *div)
 {
 	uint64_t least, most;
@@ -220,8 +241,9 @@ static int record(struct divider *div, struct rung__batches *batches)
 	return rc < 0 ? rc : 0;
 }
 
-/* Open a structure that uses half of the budget, from which the batches are sampled. */
-static int open_structure(const struct divider *div, struct rung_structure **structure_out)
+/* Open a structure that uses half of the budget, or the least that works, from which the batches are
+ * sampled. */
+static int open_structure(struct divider *div, struct rung_structure **structure_out)
 {
 	struct rung_plan_opts opts = div->opts;
 	struct rung_plan *plan;
@@ -231,6 +253,12 @@ static int open_structure(const struct divider *div, struct rung_structure **str
 	if (opts.structure_bytes >= div->lists_bytes)
 		opts.structure_bytes = RUNG_BYTES_MAX;
 	rc = rung_plan_create(div->ds, &opts, &plan);
+	if (rc == RUNG_E_INVAL) {
+		rc = least_structure(div, &opts.structure_bytes);
+		/* a budget that is too small fails here, with the least that works */
+		if (rc == 0)
+			rc = rung_plan_create(div->ds, &opts, &plan);
+	}
 	if (rc < 0)
 		return rc;
 	rc = rung_structure_open(div->ds, plan, NULL, structure_out);
@@ -339,6 +367,8 @@ int rung_plan_divide(const struct rung_dataset *ds, const struct rung_plan_opts 
 		rc = sample(&div, &sampler_opts, seeds, seed_count, batch_size, batches_max);
 	if (rc == 0)
 		rc = search(&div);
+	if (rc == 0)
+		rc = use_rest(&div);
 	if (rc == 0 && isinf(total(&div.best)))
 		rc = rung__fail(RUNG_E_INVAL,
 		                "a host budget of %" PRIu64

@@ -68,7 +68,6 @@ struct rung_plan {
 	bool interleave_requested; /* the caller requested interleaving, so there is no choice */
 	struct rung_placement *placement_list; /* [placement_count] */
 	size_t placement_count;
-	uint64_t host_bytes;    /* the host budget, with its default; RUNG_BYTES_MAX: no limit */
 	uint64_t offsets_bytes; /* of the structure, not part of the budget; 0: none is planned */
 	bool is_lists;      /* the rows are blocks of the graph's lists */
 	bool has_structure; /* the lists are planned too */

@@ -100,8 +100,8 @@ class Train(StructureTest):
         for folder in folders:
             os.mkdir(folder)
         self.run_rung("stage", *self.graph.options(), "--out", striped, "--fanout", "5,5",
-                      "--batch", 64, "--score", "degree", "--stripe", ",".join(folders),
-                      "--quiet")
+                      "--batch", 64, "--score", "degree", "--stripe", folders[0], "--stripe",
+                      folders[1], "--quiet")
         for staged in (in_place, striped):
             result = self.train("--host", "320KiB", "--structure", SMALL, staged=staged)
             self.assertEqual(learned(result), expected, staged)

@@ -50,6 +50,17 @@ static int fits(const struct rung_dataset *ds, const struct rung_plan_opts *opts
 	return whole;
 }
 
+/* A structure that was given and does not fit fails here, with its size in the message. */
+static int check_plan(const struct rung_dataset *ds, const struct rung_plan_opts *opts)
+{
+	struct rung_plan *plan;
+	int rc = rung_plan_create(ds, opts, &plan);
+
+	if (rc == 0)
+		rung_plan_destroy(plan);
+	return rc;
+}
+
 /* Compare divisions of the host budget by the reads of sampled batches. */
 static int divide(const struct rung_dataset *ds, const struct tool_sampling *sampling,
                   struct rung_plan_opts *opts, struct rung_plan_division *division)
@@ -77,8 +88,8 @@ static int divide(const struct rung_dataset *ds, const struct tool_sampling *sam
 		return rc;
 	opts->host_bytes = division->host_bytes;
 	opts->structure_bytes = division->structure_bytes;
-	opts->cache_share = 0;
-	opts->cache_bytes = division->cache_bytes;
+	if (opts->cache_share == 0 && opts->cache_bytes == 0)
+		opts->cache_bytes = division->cache_bytes;
 	return 0;
 }
 
@@ -86,7 +97,11 @@ int tool_structure_plan(const struct tool_store_args *args, const struct rung_da
                         const struct tool_sampling *sampling, struct rung_plan_opts *opts,
                         struct rung_plan_division *division)
 {
+	int rc;
+
 	opts->structure_bytes = structure_bytes(args, ds);
+	if (lists_bytes(ds) == 0)
+		opts->structure_bytes = RUNG_BYTES_MAX; /* the offsets of empty lists */
 	if (opts->structure_bytes && !sampling->compare)
 		return 0;
 	if (fits(ds, opts)) {
@@ -94,7 +109,8 @@ int tool_structure_plan(const struct tool_store_args *args, const struct rung_da
 			opts->structure_bytes = RUNG_BYTES_MAX;
 		return 0;
 	}
-	return divide(ds, sampling, opts, division);
+	rc = opts->structure_bytes ? check_plan(ds, opts) : 0;
+	return rc < 0 ? rc : divide(ds, sampling, opts, division);
 }
 
 /* Bytes of the host budget that the lists and their slots use. */

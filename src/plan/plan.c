@@ -214,6 +214,9 @@ static int place_lists(const struct creation *creation, uint64_t *host_bytes,
 	/* lists are not announced: a cache would hold the blocks that the tier "host" holds */
 	opts.cache_bytes = RUNG_BYTES_NONE;
 	lists.opts = &opts;
+	/* the last block is longer than its lists: it must not be left out for that */
+	if (opts.structure_bytes >= all)
+		opts.structure_bytes = RUNG_BYTES_MAX;
 	rc = place(&lists, opts.structure_bytes, sub);
 	if (rc == 0 && *host_bytes != RUNG_BYTES_MAX)
 		*host_bytes -= sub->tiers[RUNG__TIER_HOST].bytes +

@@ -146,7 +146,7 @@ static uint64_t share_of(uint64_t whole, double share)
 
 /*
  * Bytes for the cold-row cache, at most `left`.
- * @param host_bytes  the whole host budget, to which cache_share refers
+ * @param host_bytes  the whole host budget with the lists, to which cache_share refers
  * @param budget the part of it for rows, slots and cache; the default cache is a share of this part
  */
 static uint64_t cache_budget(const struct rung_plan_opts *opts, uint64_t host_bytes,
@@ -250,7 +250,7 @@ int rung__plan_on_host(struct rung_plan *plan, const struct rung_plan_opts *opts
 			return rc;
 		budget -= plan->vertices_bytes;
 		left = budget - plan->slots.slot_bytes * plan->slots.slot_count;
-		cache = cache_budget(opts, host_bytes, budget, left);
+		cache = cache_budget(opts, plan->host_bytes, budget, left);
 		choose_cache(plan, cache,
 		             first + RUNG__MIN(host_rows, (left - cache) / plan->row_stride));
 		/* a cache below the minimum was omitted: its bytes go to rows */

@@ -16,11 +16,10 @@ from .errors import (AbiError, AgainError, BusyError, CanceledError, ClosedError
                      ReadError, TimedOutError)
 from .gather import Gather
 from .loader import Batch, Loader
-from .opening import attach, open   # pylint: disable=redefined-builtin
 from .sampler import Block, NeighborSampler, Sample
 from .staging import StageResult, stage
 from .stats import EpochStats, Stats, Tier
-from .store import Store
+from .store import Store, attach, open   # pylint: disable=redefined-builtin
 
 # Imported at first use, because both modules import torch. They are not in __all__: a star import
 # would look them up.

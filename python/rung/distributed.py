@@ -11,10 +11,9 @@ import torch
 import torch.distributed as dist
 
 from .errors import InvalidError
-from .opening import attach
-from .opening import open as open_store
 from .owned import Folder
-from .store import Store
+from .store import Store, attach
+from .store import open as open_store
 
 
 def _local_rank() -> int:

@@ -22,10 +22,9 @@ from .dtypes import BY_NAME
 from .errors import InvalidError
 from .forks import watch
 from .owned import Owned
-from .sizes import choice, whole_number
-from .staging import fanout_array
+from .sizes import choice, fanout_array, whole_number
+from .stats import structure_of
 from .store import Store
-from .structure import structure_of
 
 _I64, _I32 = BY_NAME["i64"], BY_NAME["i32"]
 SEED_MAX = 2**64 - 1

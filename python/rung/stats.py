@@ -158,7 +158,7 @@ def read_stats(memory: Owned) -> Stats:
 
 def read_structure_stats(memory: Owned) -> Optional[Stats]:
     """Return the statistics of the structure of an open store; None if it has none."""
-    structure = lib.rung_store_structure(memory)
+    structure = structure_of(memory)
     if structure is None:
         return None
     found = c.rung_store_stats()
@@ -175,3 +175,14 @@ def _stats_of(found: c.rung_store_stats) -> Stats:
         cache_why=text(found.cache_why), direct=bool(found.direct), latency=tuple(found.latency),
         phases={name: tuple(found.phases[i]) for i, name in enumerate(PHASES)})
     return Stats(**values)
+
+
+def structure_of(memory: Owned) -> Optional[int]:
+    """Return the address of the structure of an open store; None if it has none."""
+    return lib.rung_store_structure(memory)
+
+
+def has_cold_lists(memory: Owned) -> bool:
+    """Return whether the structure of an open store reads some lists from the file."""
+    stats = read_structure_stats(memory)
+    return stats is not None and any(tier.name == "nvme" and tier.rows for tier in stats.tiers)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ctypes import byref
 from types import SimpleNamespace
 from typing import Any, Optional, Union
@@ -19,11 +19,10 @@ from .dtypes import BY_CODE, DType
 from .errors import ClosedError, ForkError, InvalidError
 from .forks import Calls, watch
 from .gather import Flight, Gather
-from .operands import Listed, list_ids, make_rows, store_memory, torch_of
+from .operands import Listed, index_rows, list_ids, make_rows, store_memory, torch_of
 from .owned import Folder, Owned, Running, statuses
-from .sizes import attach_opts, plan_opts, store_opts
-from .stats import Stats, read_stats, read_structure_stats
-from .structure import create_plan, has_cold_lists, structure_of
+from .sizes import Size, attach_opts, create_plan, plan_opts, store_opts
+from .stats import Stats, has_cold_lists, read_stats, read_structure_stats, structure_of
 from .streams import Stream, stream_of
 
 
@@ -293,25 +292,7 @@ class Store:
 
         `store[ids]` is `gather(ids)`, and `store[mask]` returns the rows where the mask is true.
         """
-        if isinstance(ids, tuple):
-            raise InvalidError(f"store[{', '.join(map(_indexed, ids))}]: rows have one index; "
-                               "use store[[...]] for several rows, or store[ids][...] for columns")
-        if isinstance(ids, (int, np.integer)) and not isinstance(ids, bool):
-            index = int(ids)
-            if not -len(self) <= index < len(self):
-                raise IndexError(f"{self.path}: row {index} is out of range; the store has "
-                                 f"{len(self)} rows")
-            return self.gather(np.array([index % len(self)], np.int64))[0]
-        if isinstance(ids, slice):
-            return self.gather(np.arange(*ids.indices(len(self)), dtype=np.int64))
-        torch = torch_of(ids)
-        if (torch is not None
-            and ids.dtype == torch.bool) or (isinstance(ids, np.ndarray) and ids.dtype == bool):
-            if tuple(ids.shape) != self.shape[:1]:
-                raise InvalidError(f"mask {list(ids.shape)}: the store has {len(self)} rows; "
-                                   "use one entry per row")
-            ids = ids.nonzero().flatten() if torch is not None else ids.nonzero()[0]
-        return self.gather(ids)
+        return index_rows(self, ids)
 
     # iter(), list(), reversed() and `in` raise TypeError: through __getitem__ and __len__ they
     # would gather one row at a time.
@@ -426,15 +407,94 @@ class Store:
         return f"rung.Store({self.path!r}): {list(self.shape)} {self.dtype.name} on {self.device}"
 
 
-def _indexed(part: Any) -> str:
-    """Return an index as it is written in Python, such as "2:9"."""
-    if not isinstance(part, slice):
-        return "..." if part is Ellipsis else repr(part)
-    bounds = ["" if bound is None else repr(bound) for bound in (part.start, part.stop)]
-    return ":".join(bounds + ([] if part.step is None else [repr(part.step)]))
-
-
 def _attach(memory: Owned, share_path: str, **options: Any) -> None:
     opts = attach_opts(SimpleNamespace(**options))
     check(lib.rung_store_attach(string(share_path, "share_path"), byref(opts),
                                 byref(memory.pointer)))
+
+
+def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Optional[Size] = None,
+         gpus: Sequence[int] = (),   # pylint: disable=redefined-builtin
+         device: Optional[str] = None, cache: Optional[Size] = None,
+         share: Union[bool, str, os.PathLike] = False, vertex_ids: bool = True,
+         queue_depth: int = 0, engine: str = "auto", numa: Union[str, int] = "auto",
+         requests: int = 0, batch_rows: int = 0, merge_gap: int = 0,
+         buffered: bool = False, read_timeout: float = 0,
+         profile: Union[str, os.PathLike, None] = None, private_cache: bool = False,
+         sample_on_gpu: bool = False, structure: Optional[Size] = None) -> Store:
+    """Open the features of a staged data set.
+
+    The hottest rows are read into memory; the others stay in the file, and are called cold.
+
+    Args:
+        path: folder written by `rung.stage()` or `rung stage`
+        host: budget of host memory for rows, neighbour lists, staging slots and the cold-row
+            cache: bytes, "4GiB", "10%" of the features, or "max" (default: half of the free memory)
+        gpu: memory of each GPU for rows, in the same forms. With `gpu` or `gpus`, a GPU gathers if
+            there is one (default: the CPU gathers)
+        gpus: numbers of the GPUs that hold rows; the first one gathers
+        device: "cpu", "cuda" or "auto" (`why_cpu` has the reason if the CPU gathers)
+        cache: part of `host` for cold rows that will be needed again: bytes, "1GiB", or "10%" of
+            `host` (default: an eighth)
+        share: let other processes attach: True (for workers that this process forks or spawns), or
+            the path of a socket
+        private_cache: with `share`: do not share the cold-row cache; attached processes have none
+        sample_on_gpu: for `rung.Loader(..., sample_on="gpu")`: the budgets `gpu` and `host` include
+            the graph, of which the same share is on the GPUs as of the rows. With `structure`, the
+            CPU samples if it does not fit
+        structure: part of `host` for the neighbour lists of the hottest vertices and for reading
+            the others: bytes, "1GiB", "10%" of the lists, "max", or "auto", which divides `host` by
+            the reads of batches sampled as given at staging. Loaders and samplers use these lists
+            (default: none; loaders load the graph, which is not part of `host`)
+        vertex_ids: ids are original vertices; False: only ranks, which saves 4 bytes per vertex
+        queue_depth: most reads in flight; 0: default
+        engine, merge_gap, buffered: see rung-bench(1)
+        numa: "auto", "interleave", "none" or the number of a NUMA node, see rung-bench(1)
+        read_timeout: seconds after which a read fails; 0: 30 s
+        profile: output of `rung numa --json` on this machine, which determines `queue_depth`,
+            `merge_gap` and `numa` if they are not given
+        requests: most gathers in flight (default 8)
+        batch_rows: most ids of a gather in flight (default 1 Mi)
+
+    Returns:
+        A `Store`, which the caller closes.
+
+    Raises:
+        NotFoundError, FormatError, CorruptError, ReadError: the data set does not exist, or is
+            malformed, damaged or unreadable.
+        InvalidError: an argument is invalid, or a budget is too small (`min_bytes` works).
+        NoMemoryError, NoDeviceError: memory is exhausted, or the GPU does not exist.
+    """
+    arguments = dict(locals())
+    if not isinstance(gpus, Iterable) or isinstance(gpus, (str, bytes)):
+        raise InvalidError(f"gpus={gpus!r}: not a list; use GPU numbers, such as [0]")
+    arguments.update(path=os.path.abspath(os.fsdecode(path)), gpus=tuple(gpus))
+    if profile is not None:
+        arguments["profile"] = os.path.abspath(os.fsdecode(profile))
+    return Store(arguments)
+
+
+def attach(share_path: Union[str, os.PathLike], *, vertex_ids: bool = True, requests: int = 0,
+           batch_rows: int = 0, private_cache: bool = False, gpu: Optional[int] = None) -> Store:
+    """Attach to a store that another process of this user on this machine opened with `share`.
+
+    All attached processes use the same host memory.
+
+    Args:
+        share_path: path of the other store's socket (`Store.share_path`)
+        vertex_ids, requests, batch_rows: as in `rung.open()`
+        private_cache: do not use the shared cold-row cache, to which all attached processes write
+        gpu: number of the GPU that gathers, if the other process's store gathers on a GPU
+            (default: the calling thread's current GPU, in torch `torch.cuda.current_device()`)
+
+    Returns:
+        A `Store`, which the caller closes.
+
+    Raises:
+        NotFoundError: no store is shared at the path.
+        NoDeviceError: no such GPU.
+        AbiError: the other process has a different version.
+        TimedOutError, InvalidError: see `rung.Error`.
+    """
+    return Store(dict(share_path=os.fsdecode(share_path), vertex_ids=vertex_ids, requests=requests,
+                      batch_rows=batch_rows, private_cache=private_cache, gpu=gpu))

@@ -439,7 +439,7 @@ static enum kind kind_of(const struct bench_args *args)
 {
 	if (bench_ids_are_vertices(args))
 		return FILE_IDS;
-	return bench_ids_are_sampled(args)       ? TRACE
+	return bench_ids_are_sampled(args)      ? TRACE
 	       : strcmp(args->ids, "zipf") == 0 ? ZIPF
 	                                        : UNIFORM;
 }

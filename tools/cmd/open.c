@@ -93,20 +93,6 @@ int tool_plan(const char *name, const char *dir, const struct tool_store_args *a
 	return 0;
 }
 
-struct rung_store_opts tool_store_opts(const struct tool_store_args *args,
-                                       const struct rung_store_opts *opts)
-{
-	struct rung_store_opts all = *opts;
-
-	all.queue_depth = args->queue_depth;
-	all.engine = args->engine;
-	all.buffered = args->buffered;
-	all.no_merge = args->no_merge;
-	all.merge_gap_bytes = args->merge_gap_bytes;
-	all.vertex_ids = args->vertex_ids;
-	return all;
-}
-
 /* If an engine was requested, RUNG_E_NOSUP refers to it, which is a failure. Otherwise it refers to
  * the GPU: missing hardware, exit status 77. */
 static int status_of_store(const struct tool_store_args *args, int rc)

@@ -44,7 +44,7 @@ static void add(struct parts *parts, const char *name, uint64_t bytes, double sh
 	parts->part[parts->count++] = (struct part){ name, bytes, share, reads, saving };
 }
 
-/* Parts with values of their own come first, then the buffers that they need. */
+/* Parts that serve requests come first, then their buffers. */
 static struct parts parts_of(const struct plan_budget *budget)
 {
 	const struct rung_plan *plan = budget->plan, *lists = rung_plan_structure(plan);
@@ -63,9 +63,8 @@ static struct parts parts_of(const struct plan_budget *budget)
 		    1 - traffic->cold_blocks_per_epoch / traffic->blocks_per_epoch,
 		    traffic->structure_forecast.reads / batches,
 		    compared ? division->structure_saved : (double)NAN);
-	add(&parts, "cache", rung_plan_cache(plan)->bytes,
-	    traffic->forecast.cache_hits / rows, (double)NAN,
-	    compared ? division->cache_saved : (double)NAN);
+	add(&parts, "cache", rung_plan_cache(plan)->bytes, traffic->forecast.cache_hits / rows,
+	    (double)NAN, compared ? division->cache_saved : (double)NAN);
 	add(&parts, "row slots", slots_bytes(plan), (double)NAN, (double)NAN, (double)NAN);
 	if (lists)
 		add(&parts, "list slots", slots_bytes(lists), (double)NAN, (double)NAN,
@@ -104,8 +103,7 @@ json_t *plan_budget_json(const struct plan_budget *budget)
 	              host_bytes == RUNG_BYTES_MAX ? json_null() : tool_json_u64(host_bytes));
 	tool_json_set(root, "used_bytes", tool_json_u64(sum_of(&parts)));
 	tool_json_set(root, "parts", array);
-	tool_json_set(root, "offsets_bytes",
-	              tool_json_u64(rung_plan_offsets_bytes(budget->plan)));
+	tool_json_set(root, "offsets_bytes", tool_json_u64(rung_plan_offsets_bytes(budget->plan)));
 	tool_json_set(root, "divisions_compared", tool_json_u64(budget->division->tried));
 	return root;
 }

@@ -100,8 +100,8 @@ static int open_outputs(const char *name, const struct trace_args *args, struct 
 	return code ? code : tool_out_open(name, args->out, &outputs->counts);
 }
 
-/* Open the graph for scores, which read all edges in each pass, in the files of the dataset. @return
- * a status */
+/* Open the graph for scores, which read all edges in each pass, in the files of the dataset.
+ * @return a status */
 static int open_edges(const struct rung_dataset *ds, struct trace_input *input)
 {
 	struct rung_edges_opts opts = RUNG_EDGES_OPTS_INIT;

@@ -32,10 +32,10 @@ struct trace_args {
  * ranks. */
 struct trace_input {
 	const struct rung_dataset *ds;
-	struct rung_plan *plan; /* its hit shares are updated if they are predicted by sampling */
+	struct rung_plan *plan;   /* its hit shares are updated if they are predicted by sampling */
 	struct tool_lists lists;  /* of the graph */
 	struct rung_edges *edges; /* for scores, if the graph is not in memory */
-	uint64_t *seeds; /* [seed_count] distinct train ranks */
+	uint64_t *seeds;          /* [seed_count] distinct train ranks */
 	uint64_t seed_count;
 	struct tool_fanouts fanouts; /* as given, otherwise those of the manifest */
 	uint32_t batch;
@@ -61,9 +61,9 @@ struct trace_curve {
 
 struct trace_result {
 	uint64_t batches;
-	uint64_t edges;       /* sampled */
-	double seconds;       /* of sampling */
-	int lists_in_file;    /* nonzero: some lists are in the file; the reads while sampling: */
+	uint64_t edges;    /* sampled */
+	double seconds;    /* of sampling */
+	int lists_in_file; /* nonzero: some lists are in the file; the reads while sampling: */
 	uint64_t list_reads, list_read_bytes;
 	uint64_t requests;    /* rows of all batches; a row counts once per batch */
 	uint64_t unique_rows; /* rows requested at least once */

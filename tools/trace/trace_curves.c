@@ -139,9 +139,9 @@ static int score_graph(const struct trace_args *args, const struct trace_input *
 	/* with the same seed, a score samples batches that differ from those of the trace: see
 	 * rank.h */
 	opts.seed = args->seed;
-	return input->edges ? rung_score_edges(input->edges, &opts, score, NULL)
-	                    : rung_score_compute(rung_graph_csc(input->lists.graph), &opts, score,
-	                                         NULL);
+	return input->edges
+	               ? rung_score_edges(input->edges, &opts, score, NULL)
+	               : rung_score_compute(rung_graph_csc(input->lists.graph), &opts, score, NULL);
 }
 
 /* Score, order, count: memory is freed before the next method, so only one score is held at a

@@ -189,8 +189,8 @@ static bool same_fanouts(const struct tool_fanouts *a, const struct tool_fanouts
 	return a->count == b->count && memcmp(a->hops, b->hops, a->count * sizeof(*a->hops)) == 0;
 }
 
-/* The loaders sample from the structure of the store. Without edges they have no sampler: a batch is
- * its seeds. @return a status */
+/* The loaders sample from the structure of the store. Without edges they have no sampler: a batch
+ * is its seeds. @return a status */
 static int open_loaders(struct session *session, const struct train_args *args)
 {
 	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;

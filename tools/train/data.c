@@ -79,10 +79,10 @@ static int open_labels(struct loader *loader)
 		return tool_fail(loader->name, rc);
 	loader->info = *rung_source_info(loader->file);
 	if (loader->info.row_count != dataset->vertex_count)
-		return tool_error(
-			loader->name, TOOL_FAILED,
-			"%s: has %" PRIu64 " labels for %" PRIu64 " vertices; stage it again", dir,
-			loader->info.row_count, dataset->vertex_count);
+		return tool_error(loader->name, TOOL_FAILED,
+		                  "%s: has %" PRIu64 " labels for %" PRIu64
+		                  " vertices; stage it again",
+		                  dir, loader->info.row_count, dataset->vertex_count);
 	if (loader->info.row_bytes != rung_dtype_bytes(loader->info.dtype))
 		return tool_error(loader->name, TOOL_FAILED,
 		                  "%s: labels have %" PRIu64
@@ -199,7 +199,8 @@ static int load_split(struct loader *loader, const char *split_name, uint64_t *r
 	*repeats_out = split->count - kept;
 	split->count = kept;
 	return rc == 0 ? TOOL_DONE
-	               : tool_error(loader->name, TOOL_FAILED, "no memory for split %s", split_name);
+	               : tool_error(loader->name, TOOL_FAILED, "no memory for split %s",
+	                            split_name);
 }
 
 /* Load all splits and their labels; only "train" is required. @return an exit code, the failure
@@ -259,9 +260,8 @@ int train_data_load(const struct rung_dataset *ds, const char *name, int quiet,
 	struct loader loader = { .ds = ds, .name = name, .quiet = quiet, .data = &data };
 	int code = open_labels(&loader);
 	if (code == TOOL_DONE && train_labels_init(&data.labels, vertex_count) < 0)
-		code = tool_error(name, TOOL_FAILED, "no memory for the labels of %" PRIu64
-		                                     " vertices",
-		                  vertex_count);
+		code = tool_error(name, TOOL_FAILED,
+		                  "no memory for the labels of %" PRIu64 " vertices", vertex_count);
 	if (code == TOOL_DONE)
 		code = load_splits(&loader);
 	if (code == TOOL_DONE && find_majority(&data) < 0)

@@ -20,7 +20,7 @@ struct train_split {
 
 struct train_data {
 	struct train_labels labels; /* of the vertices of the splits */
-	uint32_t class_count; /* largest label in a split + 1 */
+	uint32_t class_count;       /* largest label in a split + 1 */
 	struct train_split splits[TRAIN_SPLIT_COUNT];
 	/* share of the test split in the most frequent class of the train split; NaN without
 	 * test */

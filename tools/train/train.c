@@ -6,11 +6,13 @@
  */
 #include "train.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Keys of evaluation batches. They do not depend on the epoch, so that every evaluation samples the
  * same neighbourhoods, and they are larger than the key of any training step. */
@@ -21,6 +23,7 @@ struct trainer {
 	struct train_run *run;
 	struct train_adam adam;
 	uint64_t step;            /* batches trained so far; also the key of the next one */
+	uint64_t busy_until_ns;   /* --consumer: end of the work on the last batch */
 	uint64_t *order;          /* the train split, shuffled again in each epoch */
 	struct train_buffer rows; /* rows of the batch in float32 */
 	int32_t *labels;          /* [seed_count] of the batch */
@@ -159,6 +162,22 @@ static int test_batch(struct trainer *trainer, const struct rung_loader_batch *b
 	return TOOL_DONE;
 }
 
+/* Instead of training on a batch, keep it for as long as a device of the given rate would work on
+ * it. Like that device, a consumer that had to wait does not work faster afterwards. */
+static void consume_batch(struct trainer *trainer)
+{
+	uint64_t now_ns = tool_now_ns(), end_ns = trainer->busy_until_ns;
+	struct timespec end;
+	end_ns = (end_ns > now_ns ? end_ns : now_ns) +
+	         (uint64_t)(1e9 / trainer->run->args->consumer);
+	end.tv_sec = (time_t)(end_ns / 1000000000u);
+	end.tv_nsec = (long)(end_ns % 1000000000u);
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL) == EINTR) {
+	}
+	trainer->busy_until_ns = end_ns;
+	trainer->step++;
+}
+
 /* Begin a pass of a loader over a split, in the order of `ids`. @return a status */
 static int begin_pass(struct rung_loader *loader, const struct train_split *split,
                       const uint64_t *ids, uint64_t key_first)
@@ -185,7 +204,12 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 	rc = begin_pass(run->loader, split, trainer->order, trainer->step);
 	while (rc >= 0 && (rc = rung_loader_next(run->loader, &batch)) > 0) {
 		uint64_t batch_ns = tool_now_ns(), seed_count = batch->seed_count;
-		int code = train_batch(trainer, batch, &loss);
+		int code = TOOL_DONE;
+		loss = (double)NAN;
+		if (run->args->consumer > 0)
+			consume_batch(trainer);
+		else
+			code = train_batch(trainer, batch, &loss);
 		rung_loader_put(run->loader, batch, NULL);
 		if (code != TOOL_DONE)
 			return code;
@@ -216,7 +240,7 @@ static int evaluate(struct trainer *trainer, int which, double *accuracy_out, do
 	double loss_sum = 0;
 	int rc;
 	*accuracy_out = *loss_out = (double)NAN;
-	if (!split->count)
+	if (!split->count || run->args->consumer > 0)
 		return TOOL_DONE;
 	rc = begin_pass(run->eval_loader, split, split->ids, EVAL_KEY(which));
 	while (rc >= 0 && (rc = rung_loader_next(run->eval_loader, &batch)) > 0) {

@@ -118,7 +118,7 @@ class Run:
                             args.limit if limit == 0 else limit)
 
     def memory(self):
-        """Of commands that keep data in files: a third is left for the page cache."""
+        """For commands that keep data in files. A third is left for the page cache."""
         return str(self.args.limit * 2 // 3)
 
     def generate(self):
@@ -148,7 +148,7 @@ class Run:
         return int(BATCH_COPIES * rows * self.model["row_bytes"])
 
     def rows_per_batch(self, batch):
-        """Of sampled batches, by a plan without a limit."""
+        """Rows of a sampled batch, by a plan without a limit."""
         command = [self.args.rung, "plan", "--json", "--quiet", self.staged, "--batch", str(batch)]
         text, messages, found = run_limited(command, None, self.folder)
         if found["exit"]:

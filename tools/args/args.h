@@ -106,13 +106,14 @@ struct tool_option_set {
 	tool_check_fn *check;      /**< called after the last option; may be NULL */
 };
 
-extern const struct tool_option_set tool_common_set; /**< struct tool_common */
-extern const struct tool_option_set tool_budget_set; /**< struct tool_store_args */
-extern const struct tool_option_set tool_engine_set; /**< struct tool_store_args */
-extern const struct tool_option_set tool_gpu_set;    /**< struct tool_store_args */
-extern const struct tool_option_set tool_graph_set;  /**< struct tool_graph_args */
-extern const struct tool_option_set tool_score_set;  /**< struct tool_score_args */
-extern const struct tool_option_set tool_preset_set; /**< struct tool_preset_args */
+extern const struct tool_option_set tool_common_set;  /**< struct tool_common */
+extern const struct tool_option_set tool_budget_set;  /**< struct tool_store_args */
+extern const struct tool_option_set tool_engine_set;  /**< struct tool_store_args */
+extern const struct tool_option_set tool_gpu_set;     /**< struct tool_store_args */
+extern const struct tool_option_set tool_graph_set;   /**< struct tool_graph_args */
+extern const struct tool_option_set tool_score_set;   /**< struct tool_score_args */
+extern const struct tool_option_set tool_preset_set;  /**< struct tool_preset_args */
+extern const struct tool_option_set tool_dataset_set; /**< --dataset; struct tool_preset_args */
 
 extern const struct tool_word tool_draws[]; /**< enum rung_draws */
 
@@ -143,9 +144,10 @@ struct tool_command {
 	tool_check_fn *check;    /**< runs after those of the parts; may be NULL */
 };
 
-extern const struct tool_command tool_stage_command, tool_score_command, tool_verify_command,
-	tool_info_command, tool_plan_command, tool_trace_command, tool_numa_command,
-	tool_bench_command, tool_train_command; /**< the last only where RUNG_HAVE_BLAS */
+extern const struct tool_command tool_generate_command, tool_stage_command, tool_score_command,
+	tool_verify_command, tool_info_command, tool_plan_command, tool_trace_command,
+	tool_numa_command, tool_bench_command,
+	tool_train_command; /**< the last only where RUNG_HAVE_BLAS */
 
 /** Read a command line into `args`, which already has its defaults; exits if it is wrong. */
 void tool_args_parse(const struct tool_command *command, int argc, char **argv, void *args);

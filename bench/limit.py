@@ -67,6 +67,15 @@ class Limit:
         except OSError:
             return None
 
+    def kills(self):
+        """Processes killed because of the limit; None if the kernel does not report it."""
+        name = "memory.events" if self.peak_file == "memory.peak" else "memory.oom_control"
+        try:
+            words = dict(line.split() for line in read(self.group + "/" + name).splitlines())
+            return int(words["oom_kill"]) if "oom_kill" in words else None
+        except (OSError, TypeError):
+            return None
+
     def __exit__(self, *_):
         if self.group:
             os.rmdir(self.group)

@@ -269,8 +269,8 @@ static int record(struct divider *div, struct rung__batches *batches)
 	return rc < 0 ? rc : 0;
 }
 
-/* Open a structure from which the batches are sampled. It uses half of the budget, or the least that
- * works. */
+/* Open a structure from which the batches are sampled. It uses half of the budget, or the least
+ * that works. */
 static int open_structure(struct divider *div, struct rung_structure **structure_out)
 {
 	struct rung_plan_opts opts = div->opts;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * Sharing a store with other processes: the endpoint (socket, lock and folder), the message, and
- * the creator's side. Private to rung; attach/attach.c checks and opens the offer on the other side.
+ * the creator's side. Private to rung; attach/attach.c checks and opens the offer on the other
+ * side.
  *
  * The message. Rows and maps are in sealed memfds. To each process of the same user that connects,
  * the creator sends one message, the offer, with descriptors of the features files, the rows of the

@@ -179,6 +179,23 @@ class Learning(TrainTest):
         self.assertAlmostEqual(result["majority_accuracy"],
                                sum(self.graph.labels[v] == majority for v in test) / len(test))
 
+    def test_a_consumer_takes_every_batch_and_computes_nothing(self):
+        rate, batches = 400, -(-len(self.graph.train) // 64)
+        result = self.train(self.staged, "--consumer", rate, "--host", "20KiB")
+        trained = self.train(self.staged)
+        self.assertEqual((result["consumer"], trained["consumer"]), (rate, None))
+        for epoch, other in zip(result["epochs"], trained["epochs"]):
+            self.assertEqual((epoch["loss"], epoch["valid_accuracy"]), (None, None))
+            self.assertEqual((epoch["batches"], epoch["rows"]), (batches, other["rows"]))
+            self.assertGreaterEqual(epoch["seconds"], batches / rate * 0.999)   # never faster
+        self.assertIsNone(result["test_accuracy"])
+        self.assertEqual(sum(tier["hits"] for tier in result["tiers"]),
+                         sum(epoch["rows"] for epoch in result["epochs"]))
+        text = self.run_rung("train", self.staged, *self.OPTIONS, "--quiet", "--consumer",
+                             rate).stdout
+        self.assertIn("consumer of 400 batches/s", text)
+        self.assertNotIn("nan", text)
+
     def test_the_table_has_the_numbers_of_the_json(self):
         result = self.train(self.staged)
         text = self.run_rung("train", self.staged, *self.OPTIONS, "--quiet").stdout
@@ -257,7 +274,7 @@ class Refusals(TrainTest):
         for words in (["--dropout", "1"], ["--lr", "0"], ["--fanout", "0"], ["--fanout", "2,x"],
                       ["--normalize", "l3"], ["--epochs", "0"], ["--hidden", "0"],
                       ["--eval-fanout", "3"], ["--engine", "tape"],
-                      ["--look-ahead", "0"], ["--look-ahead", "4097"]):
+                      ["--look-ahead", "0"], ["--look-ahead", "4097"], ["--consumer", "0"]):
             self.run_rung("train", staged, *words, code=2)
         self.run_rung("train", code=2)
 

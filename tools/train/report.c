@@ -18,18 +18,29 @@ static const char *percent(char text[TOOL_TEXT_BYTES], double share)
 	return text;
 }
 
+/* "-" for NaN: a consumer computes no loss. */
+static const char *loss_text(char text[TOOL_TEXT_BYTES], double loss)
+{
+	if (isnan(loss))
+		snprintf(text, TOOL_TEXT_BYTES, "-");
+	else
+		snprintf(text, TOOL_TEXT_BYTES, "%.9g", loss);
+	return text;
+}
+
 /* Columns in seconds: sampling is summed over threads and may exceed the wall time; compute and
  * stall are parts of the wall time. */
 void train_print_epoch(uint32_t number, const struct train_epoch *epoch)
 {
-	char valid[TOOL_TEXT_BYTES];
+	char valid[TOOL_TEXT_BYTES], loss[TOOL_TEXT_BYTES];
 	if (number == 1) {
 		printf("%5s %12s %9s %9s %9s %9s %9s %9s %9s\n", "epoch", "loss", "valid",
 		       "seconds", "sample", "gather", "compute", "stall", "eval");
 	}
-	printf("%5u %12.9g %9s %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f\n", number, epoch->loss,
-	       percent(valid, epoch->valid_accuracy), epoch->seconds, epoch->load.sample_s,
-	       epoch->load.gather_s, epoch->compute_s, epoch->load.wait_s, epoch->eval_s);
+	printf("%5u %12s %9s %9.3f %9.3f %9.3f %9.3f %9.3f %9.3f\n", number,
+	       loss_text(loss, epoch->loss), percent(valid, epoch->valid_accuracy), epoch->seconds,
+	       epoch->load.sample_s, epoch->load.gather_s, epoch->compute_s, epoch->load.wait_s,
+	       epoch->eval_s);
 }
 
 /* Rows that the batches requested. */
@@ -65,10 +76,8 @@ static void print_lists(const struct rung_store_stats *lists, uint64_t batches)
 		       tool_bytes_text(text, (double)lists->device_read_bytes));
 }
 
-void train_print_summary(const struct train_run *run, const struct train_result *result,
-                         const struct train_reads *reads)
+static void print_accuracies(const struct train_run *run, const struct train_result *result)
 {
-	const struct rung_store_stats *stats = &reads->rows;
 	const struct train_epoch *best = &result->epochs[result->best_epoch];
 	char text[TOOL_TEXT_BYTES];
 	printf("\n%s, %llu parameters, best epoch %u of %u\n",
@@ -81,6 +90,18 @@ void train_print_summary(const struct train_run *run, const struct train_result 
 	       result->test_accuracy);
 	printf("majority class     %9s  of the test split\n",
 	       percent(text, run->data->majority_accuracy));
+}
+
+void train_print_summary(const struct train_run *run, const struct train_result *result,
+                         const struct train_reads *reads)
+{
+	const struct rung_store_stats *stats = &reads->rows;
+	char text[TOOL_TEXT_BYTES];
+
+	if (run->args->consumer > 0)
+		printf("\nconsumer of %g batches/s, which computes nothing\n", run->args->consumer);
+	else
+		print_accuracies(run, result);
 	printf("time               %9s\n", tool_seconds_text(text, result->seconds));
 	printf("peak memory        %9s\n", tool_bytes_text(text, (double)tool_peak_rss()));
 	printf("read from file     %9s  in %llu reads, %.3g per requested row\n\n",
@@ -106,6 +127,8 @@ static json_t *epoch_json(const struct train_epoch *epoch)
 	tool_json_set(object, "stall_s", tool_json_real(epoch->load.wait_s));
 	tool_json_set(object, "stall_sample_s", tool_json_real(epoch->load.wait_sample_s));
 	tool_json_set(object, "stall_rows_s", tool_json_real(epoch->load.wait_rows_s));
+	tool_json_set(object, "batches", tool_json_u64(epoch->load.batches));
+	tool_json_set(object, "rows", tool_json_u64(epoch->load.rows));
 	tool_json_set(object, "announced", tool_json_u64(epoch->load.announced));
 	tool_json_set(object, "valid_accuracy", tool_json_real(epoch->valid_accuracy));
 	tool_json_set(object, "valid_loss", tool_json_real(epoch->valid_loss));
@@ -160,8 +183,13 @@ int train_print_json(const struct train_run *run, const struct train_result *res
 	tool_json_set(object, "fanout",
 	              tool_json_u32s(run->args->fanouts.hops, run->args->fanouts.count));
 	tool_json_set(object, "batch", tool_json_u64(run->args->batch_size));
+	tool_json_set(object, "consumer",
+	              run->args->consumer > 0 ? tool_json_real(run->args->consumer) : json_null());
 	tool_json_set(object, "seconds", tool_json_real(result->seconds));
 	tool_json_set(object, "tiers", tool_json_hits(stats));
+	tool_json_set(object, "cache_hits", tool_json_u64(stats->cache_hits));
+	tool_json_set(object, "joined_rows", tool_json_u64(stats->joined_rows));
+	tool_json_set(object, "read_rows", tool_json_u64(stats->read_rows));
 	tool_json_set(object, "engine", tool_json_text(stats->engine));
 	tool_json_set(object, "device_reads", tool_json_u64(stats->device_reads));
 	tool_json_set(object, "device_read_bytes", tool_json_u64(stats->device_read_bytes));

@@ -6,11 +6,13 @@
  */
 #include "train.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 /* Keys of evaluation batches. They do not depend on the epoch, so that every evaluation samples the
  * same neighbourhoods, and they are larger than the key of any training step. */
@@ -22,6 +24,7 @@ struct trainer {
 	struct train_adam adam;
 	uint64_t step;            /* batches trained so far; also the key of the next one */
 	uint64_t batches;         /* of all passes */
+	uint64_t busy_until_ns;   /* --consumer: end of the work on the last batch */
 	uint64_t *order;          /* the train split, shuffled again in each epoch */
 	struct train_buffer rows; /* rows of the batch in float32 */
 	int32_t *labels;          /* [seed_count] of the batch */
@@ -161,6 +164,21 @@ static int test_batch(struct trainer *trainer, const struct rung_loader_batch *b
 	return TOOL_DONE;
 }
 
+/* Instead of training on a batch, keep it for as long as a device of the given rate would work on
+ * it. Time that was spent waiting for a batch is lost, as on that device. A timer that fires late
+ * shortens the next sleep instead. */
+static void consume_batch(struct trainer *trainer, uint64_t waited_ns)
+{
+	uint64_t end_ns =
+		trainer->busy_until_ns + waited_ns + (uint64_t)(1e9 / trainer->run->args->consumer);
+	struct timespec end = { .tv_sec = (time_t)(end_ns / 1000000000u),
+		                .tv_nsec = (long)(end_ns % 1000000000u) };
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL) == EINTR) {
+	}
+	trainer->busy_until_ns = end_ns;
+	trainer->step++;
+}
+
 /* Begin a pass of a loader over a split, in the order of `ids`. @return a status */
 static int begin_pass(struct rung_loader *loader, const struct train_split *split,
                       const uint64_t *ids, uint64_t key_first)
@@ -178,22 +196,29 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 	struct train_run *run = trainer->run;
 	const struct train_split *split = &run->data->splits[TRAIN_SPLIT_TRAIN];
 	const struct rung_loader_batch *batch;
-	uint64_t start_ns = tool_now_ns(), compute_ns = 0, done = 0;
+	uint64_t start_ns = tool_now_ns(), end_ns = start_ns, compute_ns = 0, done = 0;
 	struct rung__rng stream = { train_key(run->args->seed, number, 0) };
 	double loss_sum = 0, loss;
 	int rc;
 	rung__shuffle(trainer->order, split->count, keyed_below, &stream);
 	snprintf(trainer->stage, sizeof(trainer->stage), "epoch %u", number + 1);
+	trainer->busy_until_ns = start_ns;
 	rc = begin_pass(run->loader, split, trainer->order, trainer->step);
 	while (rc >= 0 && (rc = rung_loader_next(run->loader, &batch)) > 0) {
 		uint64_t batch_ns = tool_now_ns(), seed_count = batch->seed_count;
-		int code = train_batch(trainer, batch, &loss);
+		int code = TOOL_DONE;
+		loss = (double)NAN;
+		if (run->args->consumer > 0)
+			consume_batch(trainer, batch_ns - end_ns);
+		else
+			code = train_batch(trainer, batch, &loss);
 		rung_loader_put(run->loader, batch, NULL);
 		if (code != TOOL_DONE)
 			return code;
 		loss_sum += loss * (double)seed_count; /* the last batch may be smaller */
 		done += seed_count;
-		compute_ns += tool_now_ns() - batch_ns;
+		end_ns = tool_now_ns();
+		compute_ns += end_ns - batch_ns;
 		tool_progress_update(run->progress, trainer->stage, done, split->count);
 	}
 	epoch->load.size = sizeof(epoch->load);
@@ -218,7 +243,7 @@ static int evaluate(struct trainer *trainer, int which, double *accuracy_out, do
 	double loss_sum = 0;
 	int rc;
 	*accuracy_out = *loss_out = (double)NAN;
-	if (!split->count)
+	if (!split->count || run->args->consumer > 0)
 		return TOOL_DONE;
 	rc = begin_pass(run->eval_loader, split, split->ids, EVAL_KEY(which));
 	while (rc >= 0 && (rc = rung_loader_next(run->eval_loader, &batch)) > 0) {

@@ -20,13 +20,14 @@ struct train_args {
 	struct tool_fanouts fanouts, eval_fanouts;
 	/* a negative input_dropout: the same as dropout */
 	double lr, weight_decay, dropout, input_dropout;
+	double consumer; /* batches per second that are taken without computing; 0: train */
 	enum train_norm norm;
 	uint64_t seed;
 	int no_edges;
 };
 
 struct train_epoch {
-	double loss;                               /* mean over the train split */
+	double loss; /* mean over the train split; NaN with a consumer that computes nothing */
 	double seconds, compute_s;                 /* of training, without evaluation */
 	struct rung_loader_stats load;             /* of training, without evaluation */
 	double valid_accuracy, valid_loss, eval_s; /* NaN without a valid split */

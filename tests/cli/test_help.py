@@ -268,17 +268,25 @@ class Values(CliTest):
                     self.fails(name, "x", *args, code=2, says=["rung %s: " % name, says])
 
     def test_sizes_are_parsed(self):
-        graph = Graph(self.folder, vertices=4000, row_bytes=64)   # 256000 bytes of features
+        # 256000 bytes of features, 24 blocks of lists
+        graph = Graph(self.folder, vertices=4000, row_bytes=64)
         staged = self.stage(graph)
+        everything = 256000 + 24 * 512
         for text, room in (("65536", 65536), ("64KiB", 65536), ("65536B", 65536),
                            ("0.0625MiB", 65536), ("40%", 102400),
-                           ("max", 256000),
-                           ("1.5GiB", 256000), ("100%", 256000), ("18446744073709551615", 256000)):
+                           ("max", everything), ("1.5GiB", everything), ("100%", 256000),
+                           ("18446744073709551615", everything)):
             with self.subTest(text):
                 plan = self.json_of("plan", staged, "--host", text)
-                used = plan["tiers"][0]["bytes"] + plan["slots"]["bytes"] + plan["cache"]["bytes"]
+                used = plan["budget"]["used_bytes"]
+                self.assertEqual(used, plan["tiers"][0]["bytes"] + plan["slots"]["bytes"] +
+                                 plan["cache"]["bytes"] + self.lists_bytes(plan))
                 self.assertLessEqual(used, room)
-                self.assertGreater(used, room - 64)
+                self.assertGreater(used, room - 64 - 512)
+
+    def lists_bytes(self, plan):
+        return sum(part["bytes"] for part in plan["budget"]["parts"]
+                   if part["name"].startswith("list"))
 
     def test_cache_percentage_refers_to_the_host_budget(self):
         # 2048000 bytes of features

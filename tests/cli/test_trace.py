@@ -92,8 +92,10 @@ class Trace(TraceTest):
 
     def test_the_forecast_uses_another_seed(self):
         report = self.trace("--scores", "none", "--seed", "5")
-        plan = self.json_of("plan", self.staged, "--fanout", "4,3", "--batch", "32", "--host",
-                            "20%", "--seed", (1 << 64) - 1 - 5)
+        # in a plan the lists are part of the budget: 40 blocks of all 5000 edges
+        room = 600 * 512 // 5 + 40 * 512
+        plan = self.json_of("plan", self.staged, "--fanout", "4,3", "--batch", "32", "--host", room,
+                            "--structure", "max", "--seed", (1 << 64) - 1 - 5)
         self.assertEqual(report["predicted_by"], "sampled batches")
         self.assertEqual([tier["predicted_hit_share"] for tier in report["tiers"]],
                          [tier["hit_share"] for tier in plan["tiers"]])

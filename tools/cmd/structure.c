@@ -50,20 +50,9 @@ static int fits(const struct rung_dataset *ds, const struct rung_plan_opts *opts
 	return whole;
 }
 
-/* A structure that was given and does not fit fails here, with its size in the message. */
-static int check_plan(const struct rung_dataset *ds, const struct rung_plan_opts *opts)
-{
-	struct rung_plan *plan;
-	int rc = rung_plan_create(ds, opts, &plan);
-
-	if (rc == 0)
-		rung_plan_destroy(plan);
-	return rc;
-}
-
 /* Compare divisions of the host budget by the reads of sampled batches. */
 static int divide(const struct rung_dataset *ds, const struct tool_sampling *sampling,
-                  struct rung_plan_opts *opts, struct rung_plan_division *division)
+                  const struct rung_plan_opts *opts, struct rung_plan_division *division)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
 	struct rung_sampler_opts sampler = RUNG_SAMPLER_OPTS_INIT;
@@ -84,13 +73,39 @@ static int divide(const struct rung_dataset *ds, const struct tool_sampling *sam
 	rc = rung_plan_divide(ds, opts, &sampler, seeds, seed_count, batch ? batch : BATCH_DEFAULT,
 	                      0, division);
 	free(seeds);
+	return rc;
+}
+
+/* Bytes of the host budget that the lists and their slots use. */
+static uint64_t used_by_lists(const struct rung_plan *plan)
+{
+	const struct rung_plan *lists = rung_plan_structure(plan);
+	const struct rung_plan_slots *slots;
+
+	if (!lists)
+		return 0;
+	slots = rung_plan_slots(lists);
+	return rung_plan_tier(lists, 0)->bytes + slots->slot_count * slots->slot_bytes;
+}
+
+/* Compare a structure that was given, and the cache that the plan has with it, with a little more of
+ * each. A size that does not fit fails here. */
+static int compare(const struct rung_dataset *ds, const struct tool_sampling *sampling,
+                   const struct rung_plan_opts *opts, struct rung_plan_division *division)
+{
+	struct rung_plan_opts given = *opts;
+	struct rung_plan *plan;
+	int rc = rung_plan_create(ds, opts, &plan);
+
 	if (rc < 0)
 		return rc;
-	opts->host_bytes = division->host_bytes;
-	opts->structure_bytes = division->structure_bytes;
-	if (opts->cache_share == 0 && opts->cache_bytes == 0)
-		opts->cache_bytes = division->cache_bytes;
-	return 0;
+	/* the default of the library */
+	if (given.cache_share == 0 && given.cache_bytes == 0)
+		given.cache_bytes = (rung_plan_host_bytes(plan) - used_by_lists(plan) -
+		                     rung_plan_map_bytes(plan)) /
+		                    8;
+	rung_plan_destroy(plan);
+	return divide(ds, sampling, &given, division);
 }
 
 int tool_structure_plan(const struct tool_store_args *args, const struct rung_dataset *ds,
@@ -109,20 +124,16 @@ int tool_structure_plan(const struct tool_store_args *args, const struct rung_da
 			opts->structure_bytes = RUNG_BYTES_MAX;
 		return 0;
 	}
-	rc = opts->structure_bytes ? check_plan(ds, opts) : 0;
-	return rc < 0 ? rc : divide(ds, sampling, opts, division);
-}
-
-/* Bytes of the host budget that the lists and their slots use. */
-static uint64_t used_by_lists(const struct rung_plan *plan)
-{
-	const struct rung_plan *lists = rung_plan_structure(plan);
-	const struct rung_plan_slots *slots;
-
-	if (!lists)
-		return 0;
-	slots = rung_plan_slots(lists);
-	return rung_plan_tier(lists, 0)->bytes + slots->slot_count * slots->slot_bytes;
+	if (opts->structure_bytes)
+		return compare(ds, sampling, opts, division);
+	rc = divide(ds, sampling, opts, division);
+	if (rc < 0)
+		return rc;
+	opts->host_bytes = division->host_bytes;
+	opts->structure_bytes = division->structure_bytes;
+	if (opts->cache_share == 0 && opts->cache_bytes == 0)
+		opts->cache_bytes = division->cache_bytes;
+	return 0;
 }
 
 int tool_structure_move(struct rung_plan_opts *opts, struct tool_data *data)

@@ -30,7 +30,9 @@ static struct bench_args args_of(const char *ids)
 
 static void make(const struct bench_args *args, struct bench_ids *out)
 {
-	cr_assert_eq(bench_ids_make("rung bench", args, f.ds, &progress, out), 0);
+	const struct tool_data data = { .ds = f.ds };
+
+	cr_assert_eq(bench_ids_make("rung bench", args, &data, &progress, out), 0);
 }
 
 /* Collects the ids that a run requests, round by round. @return the highest number of rows in

@@ -157,6 +157,18 @@ static int least_structure(struct divider *div, uint64_t *least_out)
 	return rc == RUNG_E_INVAL && *least_out > 0 ? 0 : rc;
 }
 
+/* Bytes of a cache that the caller wants, which lists leave free. */
+static uint64_t kept_cache(const struct divider *div)
+{
+	const uint64_t host_bytes = div->opts.host_bytes;
+	const uint64_t cache_bytes = div->opts.cache_bytes;
+
+	if (div->opts.cache_share > 0)
+		return (uint64_t)((double)host_bytes * div->opts.cache_share);
+	/* RUNG_BYTES_MAX is a cache of all that rows and lists leave */
+	return cache_bytes >= RUNG_BYTES_NONE ? 0 : RUNG__MIN(cache_bytes, host_bytes);
+}
+
 /* Report a budget that is too small for any division, with the least that works. */
 static int fail_budget(struct divider *div)
 {
@@ -219,7 +231,7 @@ static int search(struct divider *div)
 		return search_structure(div, bytes, bytes);
 	}
 	rc = least_structure(div, &least);
-	most = RUNG__MIN(div->lists_bytes, div->opts.host_bytes);
+	most = RUNG__MIN(div->lists_bytes, div->opts.host_bytes - kept_cache(div));
 	return rc < 0 ? rc : search_structure(div, RUNG__MIN(least, most), most);
 }
 

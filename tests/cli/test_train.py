@@ -83,7 +83,7 @@ class Learning(TrainTest):
     def test_a_seed_gives_the_same_bits_with_every_tier_and_engine(self):
         everything = self.train(self.staged, "--host", "max")
         self.assertEqual({tier["name"]: tier["hits"] for tier in everything["tiers"]}["nvme"], 0)
-        budgets = [["--host", "20KiB", "--queue-depth", 2, "--engine", engine] + more
+        budgets = [["--host", "40KiB", "--queue-depth", 2, "--engine", engine] + more
                    for engine in ("pread", "io_uring", "auto")
                    for more in ([], ["--no-merge"], ["--buffered"])]
         compared = 0
@@ -107,8 +107,8 @@ class Learning(TrainTest):
         batches = -(-len(graph.train) // 64)
         for more in (["--look-ahead", 1], ["--look-ahead", 100], ["--threads", 1], ["--threads", 3],
                      ["--eval-fanout", "5,5", "--look-ahead", 2]):
-            result = self.train(staged, "--host", "160KiB", "--cache", "80KiB", "--queue-depth", 2,
-                                *more)
+            result = self.train(staged, "--host", "285KiB", "--structure", "max", "--cache",
+                                "80KiB", "--queue-depth", 2, *more)
             self.assertEqual(learned(result), learned(everything), more)
             self.assertEqual([epoch["announced"] for epoch in result["epochs"]], [batches] * 4,
                              more)
@@ -118,7 +118,7 @@ class Learning(TrainTest):
         self.assertNotEqual(other["epochs"][0]["valid_loss"], everything["epochs"][0]["valid_loss"])
 
     def io_uring_works(self):
-        done = subprocess.run([RUNG, "train", self.staged, "--epochs", "1", "--host", "20KiB",
+        done = subprocess.run([RUNG, "train", self.staged, "--epochs", "1", "--host", "40KiB",
                                "--queue-depth", "2", "--engine",
                                "io_uring", "--quiet"], capture_output=True, check=False)
         return done.returncode == 0

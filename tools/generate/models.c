@@ -20,6 +20,12 @@
 	.community = 7000, .spread = 0.43, .none = 0, .uneven = 0.46, .growth = 0.31, .mutual = 0, \
 	.signal = 3
 
+/* As citations, but with 80 % of the edges at 1 % of the vertices. */
+#define ENTITIES                                                                                   \
+	.copy = 0.88, .run = 8, .home = 0.83, .kin = 0.17, .recency = 1, .fame = 0.99,             \
+	.community = 100000, .spread = 0.43, .none = 0, .uneven = 0.46, .growth = 0.31,            \
+	.mutual = 0, .signal = 3
+
 /* Parameters of the links between pages, fitted to debian-docs. */
 #define LINKS                                                                                      \
 	.copy = 0.73, .run = 34, .home = 1, .kin = 0, .recency = 0.63, .fame = 0.834,              \
@@ -95,7 +101,7 @@ static const struct gen_model models[] = {
 		.fanouts = { 12, 12, 12 },
 		.hop_count = 3,
 		.batch_size = 1024,
-		.params = { CITATIONS },
+		.params = { ENTITIES },
 	},
 	{
 		.name = "igb",

@@ -31,6 +31,8 @@ struct subcommand {
 #endif
 
 static const struct subcommand subcommands[] = {
+	{ "generate", "rung generate", cmd_generate,
+	  "write a scale model of a public graph, with features" },
 	{ "stage", "rung stage", cmd_stage,
 	  "score and rank a graph, write its features in that order" },
 	{ "score", "rung score", cmd_score,

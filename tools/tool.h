@@ -27,6 +27,7 @@ enum tool_exit {
 	TOOL_NO_HARDWARE = 77 /**< requested hardware is absent; tests count it as skipped */
 };
 
+int cmd_generate(int argc, char **argv);
 int cmd_stage(int argc, char **argv);
 int cmd_score(int argc, char **argv);
 int cmd_verify(int argc, char **argv);

@@ -143,9 +143,10 @@ struct tool_command {
 	tool_check_fn *check;    /**< runs after those of the parts; may be NULL */
 };
 
-extern const struct tool_command tool_stage_command, tool_score_command, tool_verify_command,
-	tool_info_command, tool_plan_command, tool_trace_command, tool_numa_command,
-	tool_bench_command, tool_train_command; /**< the last only where RUNG_HAVE_BLAS */
+extern const struct tool_command tool_generate_command, tool_stage_command, tool_score_command,
+	tool_verify_command, tool_info_command, tool_plan_command, tool_trace_command,
+	tool_numa_command, tool_bench_command,
+	tool_train_command; /**< the last only where RUNG_HAVE_BLAS */
 
 /** Read a command line into `args`, which already has its defaults; exits if it is wrong. */
 void tool_args_parse(const struct tool_command *command, int argc, char **argv, void *args);

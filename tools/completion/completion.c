@@ -12,10 +12,11 @@ static const struct {
 	const char *name;
 	const struct tool_command *command;
 } commands[] = {
-	{ "stage", &tool_stage_command },   { "score", &tool_score_command },
-	{ "verify", &tool_verify_command }, { "info", &tool_info_command },
-	{ "plan", &tool_plan_command },     { "trace", &tool_trace_command },
-	{ "numa", &tool_numa_command },     { "bench", &tool_bench_command },
+	{ "generate", &tool_generate_command }, { "stage", &tool_stage_command },
+	{ "score", &tool_score_command },       { "verify", &tool_verify_command },
+	{ "info", &tool_info_command },         { "plan", &tool_plan_command },
+	{ "trace", &tool_trace_command },       { "numa", &tool_numa_command },
+	{ "bench", &tool_bench_command },
 #if RUNG_HAVE_BLAS
 	{ "train", &tool_train_command },
 #endif

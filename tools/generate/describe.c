@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dataset.json, which names the arrays of a model and their roles: see docs/DATASET.md. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "generate.h"
+#include "output/json.h"
+
+json_t *gen_params_json(const struct gen_graph *graph)
+{
+	json_t *object = json_object();
+
+	for (const struct gen_param *param = gen_param_list; param->name; param++)
+		tool_json_set(object, param->name,
+		              tool_json_real(*(const double *)((const char *)&graph->params +
+		                                               param->offset)));
+	return object;
+}
+
+static json_t *about_json(const struct gen_job *job)
+{
+	const struct gen_graph *graph = &job->graph;
+	json_t *about = json_object();
+
+	tool_json_set(about, "generator", tool_json_text(job->command));
+	tool_json_set(about, "version", tool_json_text(rung_version()));
+	tool_json_set(about, "model", tool_json_text(graph->model->name));
+	tool_json_set(about, "original", tool_json_text(graph->model->about));
+	tool_json_set(about, "original_vertices", tool_json_u64(graph->model->vertices));
+	tool_json_set(about, "original_edges", tool_json_u64(graph->model->edges));
+	tool_json_set(about, "scale",
+	              job->scale ? tool_json_real(1.0 / (double)job->scale) : json_null());
+	tool_json_set(about, "seed", tool_json_u64(job->seed));
+	tool_json_set(about, "classes", tool_json_u64(graph->classes));
+	tool_json_set(about, "parameters", gen_params_json(graph));
+	return about;
+}
+
+static json_t *splits_json(const struct gen_job *job)
+{
+	static const char *const names[][2] = { { "train", "train.npy" },
+		                                { "valid", "valid.npy" },
+		                                { "test", "test.npy" } };
+	json_t *splits = json_object();
+
+	for (int i = 0; i < GEN_SPLITS; i++) {
+		if (job->graph.split_count[i])
+			tool_json_set(splits, names[i][0], tool_json_text(names[i][1]));
+	}
+	return splits;
+}
+
+static json_t *vertices_json(const struct gen_job *job)
+{
+	const struct gen_graph *graph = &job->graph;
+	json_t *list = json_array(), *type = json_object(), *arrays;
+
+	tool_json_set(type, "name", tool_json_text(graph->model->vertex_type));
+	tool_json_set(type, "count", tool_json_u64(graph->vertices));
+	tool_json_set(type, "features", tool_json_text("features.npy"));
+	tool_json_set(type, "labels", tool_json_text("labels.npy"));
+	if (graph->model->year) {
+		arrays = json_object();
+		tool_json_set(arrays, "year", tool_json_text("year.npy"));
+		tool_json_set(type, "arrays", arrays);
+	}
+	tool_json_set(type, "splits", splits_json(job));
+	tool_json_append(list, type);
+	return list;
+}
+
+static json_t *relations_json(const struct gen_graph *graph)
+{
+	json_t *list = json_array(), *relation = json_object();
+
+	tool_json_set(relation, "name", tool_json_text(graph->model->relation));
+	tool_json_set(relation, "source", tool_json_text(graph->model->vertex_type));
+	tool_json_set(relation, "target", tool_json_text(graph->model->vertex_type));
+	tool_json_set(relation, "edges", tool_json_text("edges.npy"));
+	tool_json_set(relation, "count", tool_json_u64(graph->edges));
+	tool_json_set(relation, "undirected", json_boolean(graph->model->undirected));
+	tool_json_append(list, relation);
+	return list;
+}
+
+static json_t *dataset_json(const struct gen_job *job)
+{
+	const struct gen_model *model = job->graph.model;
+	json_t *root = json_object(), *training = json_object();
+
+	tool_json_set(root, "format", tool_json_text("rung-source"));
+	tool_json_set(root, "version", tool_json_u64(1));
+	tool_json_set(root, "name", tool_json_text(job->name));
+	tool_json_set(root, "about", about_json(job));
+	tool_json_set(root, "vertex_types", vertices_json(job));
+	tool_json_set(root, "relations", relations_json(&job->graph));
+	tool_json_set(training, "fanouts", tool_json_u32s(model->fanouts, model->hop_count));
+	tool_json_set(training, "batch_size", tool_json_u64(model->batch_size));
+	tool_json_set(training, "draws", tool_json_text("all"));
+	tool_json_set(root, "training", training);
+	return root;
+}
+
+int gen_write_description(struct gen_job *job)
+{
+	struct gen_file *file;
+	json_t *root;
+	int failed, code = gen_folder_create(&job->folder, "dataset.json", &file);
+
+	if (code != TOOL_DONE)
+		return code;
+	root = dataset_json(job);
+	errno = ENOMEM;
+	failed = json_dumpfd(root, file->fd, JSON_INDENT(2)) < 0;
+	failed = failed || write(file->fd, "\n", 1) != 1;
+	json_decref(root);
+	return failed ? gen_folder_refuse(&job->folder, file, errno) : TOOL_DONE;
+}

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/**
+ * Scale models of public graphs: their parameters, their graph, and their files.
+ *
+ * The graph is a function of its parameters and a seed: the number of citations of a vertex, and
+ * the target of each of them, are computed from hashes (src/base/random.h), not from what was
+ * generated before. Therefore the graph needs no memory, and any thread can compute any part of it.
+ * graph.c describes the model.
+ *
+ * A vertex has a *position* in time: it cites only lower positions. Its *id* in the files is
+ * another number (ids.c).
+ */
+#ifndef RUNG_TOOL_GENERATE_H
+#define RUNG_TOOL_GENERATE_H
+
+#include <stdbool.h>
+
+#include "base/random.h"
+#include "tool.h"
+
+/** The split of a vertex. */
+enum gen_split { GEN_TRAIN, GEN_VALID, GEN_TEST, GEN_UNLABELLED };
+#define GEN_SPLITS      3
+#define GEN_CLASSES_MAX 4096
+
+/** Relation of ids to positions. */
+enum gen_ids {
+	GEN_IDS_RANDOM,    /**< no relation: a permutation of the positions */
+	GEN_IDS_COMMUNITY, /**< the vertices of a community are adjacent, in the order of time */
+};
+
+/** Parameters of the graph, which are fitted to real graphs. models.c lists them by name. */
+struct gen_params {
+	double copy;      /**< share of the citations of a run that are copied, 0 to 1 */
+	double run;       /**< number of citations in a run, at least 1 */
+	double home;      /**< share of the picks in the vertex's own community */
+	double kin;       /**< share of the picks in communities of the same class */
+	double recency;   /**< exponent of the age of picks; 1: all ages are equally likely */
+	double community; /**< vertices per community */
+	double spread;    /**< of the number of citations: sigma of its log-normal law */
+	double none;      /**< share of the vertices that cite nothing */
+	double uneven;    /**< sigma of the mean number of citations of communities */
+	double mutual;    /**< share of the citations that are answered by one in return */
+	double signal;    /**< of the class in a row, relative to the noise: see rows.c */
+};
+
+/** A model: what is known of the original, and the fitted parameters. */
+struct gen_model {
+	const char *name, *about; /**< about: the original and the source of its numbers */
+	uint64_t vertices, edges; /**< edges: in the file, as described by `undirected` */
+	bool undirected;          /**< training uses each edge in both directions */
+	bool cited_first;         /**< an edge goes from the cited vertex to the citing one */
+	const char *vertex_type, *relation;
+	enum rung_dtype dtype;
+	uint32_t width;      /**< values per row */
+	uint32_t classes;    /**< of the labels */
+	double labelled;     /**< share of the vertices that are in a split */
+	double train, valid; /**< shares of these; the others are in "test" */
+	bool by_time;        /**< splits are by time, oldest first; otherwise at random */
+	uint32_t year;       /**< of the youngest vertices; 0: there are no years */
+	enum gen_ids ids;
+	uint32_t fanouts[RUNG_HOPS_MAX], hop_count, batch_size;
+	struct gen_params params;
+};
+
+/** The model of a name; NULL: unknown. */
+const struct gen_model *gen_model_find(const char *name);
+
+/** Name number `i`; NULL after the last one. */
+const char *gen_model_name(size_t i);
+
+/** A fitted parameter by its name. */
+struct gen_param {
+	const char *name;
+	size_t offset; /**< in struct gen_params */
+	double low, high;
+};
+
+#define GEN_PARAMS_MAX 16
+extern const struct gen_param gen_param_list[]; /**< a row without a name ends it */
+
+/** A permutation of the numbers below `count`. */
+struct gen_permutation {
+	uint64_t count, mask;
+	uint64_t odd[3], inverse[3]; /**< multipliers of the rounds, and their inverses */
+	unsigned shift;
+};
+
+void gen_permutation_init(struct gen_permutation *permutation, uint64_t count, uint64_t key);
+uint64_t gen_permute(const struct gen_permutation *permutation, uint64_t number);
+uint64_t gen_permute_back(const struct gen_permutation *permutation, uint64_t number);
+
+#define GEN_LAW_BITS 12 /* of the tables that hold the inverse of a distribution */
+#define GEN_LAW      (1u << GEN_LAW_BITS)
+
+/** A graph that is computed when it is needed. */
+struct gen_graph {
+	const struct gen_model *model;
+	struct gen_params params;
+	uint64_t vertices, edges, seed;
+	uint32_t classes;
+	uint64_t split_count[GEN_SPLITS];
+	uint64_t key_degree, key_slot, key_run, key_mutual, key_uneven;
+	uint64_t communities;
+	uint32_t copy, home, kin, none, mutual; /* probabilities, in units of 2^-32 */
+	uint32_t run;
+	uint32_t degree_law[GEN_LAW];  /* citations, in units of 2^-16 */
+	uint32_t uneven_law[GEN_LAW];  /* factor of a community, in units of 2^-16 */
+	uint32_t age_law[GEN_LAW + 1]; /* age as a share of the oldest, in units of 2^-32 */
+	/* citations that complete the number of edges: `extra_all` for every vertex, and one more
+	 * for `extra_some` of them */
+	uint64_t extra_all, extra_some;
+	struct gen_permutation extra_order, id_order, split_order;
+	uint64_t class_begin[GEN_CLASSES_MAX + 1]; /* first community of each class */
+};
+
+/** Prepare a graph whose model, parameters, vertices and edges are set. Its law of citations is set
+ * by gen_graph_set_mean(). */
+void gen_graph_init(struct gen_graph *graph, uint64_t seed);
+
+/** Set the mean number of citations of a vertex. */
+void gen_graph_set_mean(struct gen_graph *graph, double mean);
+
+/** The value that a standard normal variable is below with probability `share`. */
+double gen_normal_quantile(double share);
+
+/** Citations of a vertex that are drawn from the law, without the extra ones. */
+uint32_t gen_degree(const struct gen_graph *graph, uint64_t position);
+
+/** The same with those that complete the number of edges. */
+uint32_t gen_citations(const struct gen_graph *graph, uint64_t position);
+
+/** Edges of a vertex: its citations, and those in return. */
+uint64_t gen_edge_count(const struct gen_graph *graph, uint64_t position);
+
+/** Target of a citation, at an attempt: targets of one vertex can be equal. */
+uint64_t gen_target(const struct gen_graph *graph, uint64_t position, uint32_t slot,
+                    uint32_t attempt);
+
+/** True if the target of a citation cites the vertex in return. */
+bool gen_is_mutual(const struct gen_graph *graph, uint64_t position, uint32_t slot);
+
+uint32_t gen_class(const struct gen_graph *graph, uint64_t position);
+uint64_t gen_id(const struct gen_graph *graph, uint64_t position);
+uint64_t gen_position(const struct gen_graph *graph, uint64_t id);
+
+enum gen_split gen_split_of(const struct gen_graph *graph, uint64_t position);
+
+/** Year of a vertex: the splits by time begin with a year. */
+uint32_t gen_year(const struct gen_graph *graph, uint64_t position);
+
+/** An output file without a name, or with a temporary one. */
+struct gen_file {
+	const char *name;
+	int fd;
+	uint64_t bytes; /* of the data that follow the header */
+};
+
+#define GEN_FILES_MAX 8
+#define GEN_DATA      4096 /* offset of the data in a .npy file */
+
+/** The folder of a model. Its files have no names until it is complete. */
+struct gen_folder {
+	const char *command, *path; /* for messages; as given */
+	char *parent, *partial;
+	bool named; /* files have temporary names, because the file system needs them */
+	struct gen_file files[GEN_FILES_MAX];
+	size_t file_count;
+};
+
+/** Check that the folder can be created and that its file system has room for `bytes`.
+ * @return an exit code, the failure printed */
+int gen_folder_open(struct gen_folder *folder, uint64_t bytes);
+
+/** Create a file. @param file_out  valid until the folder is closed */
+int gen_folder_create(struct gen_folder *folder, const char *name, struct gen_file **file_out);
+
+/** Create a .npy file of the shape [rows, columns]; columns 0: [rows]. */
+int gen_folder_array(struct gen_folder *folder, const char *name, enum rung_dtype dtype,
+                     uint64_t rows, uint64_t columns, struct gen_file **file_out);
+
+/** Write at an offset of the data. Callable from several threads. @return an errno value, or 0 */
+int gen_file_write(const struct gen_file *file, uint64_t offset, const void *data, size_t bytes);
+
+/** Print why a file could not be written. @return an exit code */
+int gen_folder_refuse(const struct gen_folder *folder, const struct gen_file *file, int err);
+
+/** Sync the files and give them and the folder their names. */
+int gen_folder_commit(struct gen_folder *folder);
+
+/** Release everything; without a commit nothing is left. */
+void gen_folder_close(struct gen_folder *folder);
+
+/** A model being written. */
+struct gen_job {
+	const char *command;
+	struct gen_graph graph;
+	struct gen_folder folder;
+	struct tool_progress progress;
+	char name[96]; /* of the model, with its scale */
+	uint64_t seed;
+	uint64_t scale; /* the original's counts are divided by it; 0: other counts were given */
+	uint64_t memory_bytes;
+	uint32_t threads, width;
+	double edges_seconds, rows_seconds, seconds;
+};
+
+/** Find the extra citations that complete the number of edges. */
+int gen_complete(struct gen_job *job);
+
+/** Write the parts of the folder. @return an exit code, the failure printed */
+int gen_write_edges(struct gen_job *job);
+int gen_write_labels(struct gen_job *job);
+int gen_write_rows(struct gen_job *job);
+int gen_write_description(struct gen_job *job);
+
+/** Memory that a thread needs for rows, and that all threads share, in bytes. */
+uint64_t gen_rows_bytes(const struct gen_job *job);
+#define GEN_SHARED_BYTES (UINT64_C(2) << 20)
+
+/** Bytes of a feature row, and of all files. */
+uint64_t gen_row_bytes(const struct gen_job *job);
+uint64_t gen_bytes(const struct gen_job *job);
+
+/** The parameters of a graph as a JSON object. */
+struct json_t *gen_params_json(const struct gen_graph *graph);
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The model of a graph that grows in time by copying.
+ *
+ * Vertices arrive one by one. Each belongs to a community and makes a number of citations, which is
+ * drawn from a log-normal law. The citations of a vertex form runs. The first citation of a run
+ * picks an older vertex, the *prototype*. Each of the others copies, with probability `copy`, one
+ * of the citations of the prototype; otherwise it picks an older vertex, too. A pick chooses the
+ * vertex's own community (`home`), one of the same class (`kin`), or the whole graph, and then an
+ * age.
+ *
+ * Copying is what makes in-degrees follow a power law, of exponent about 1 + 1 / share of copies
+ * (Kumar et al., "Stochastic models for the web graph", FOCS 2000; Krapivsky and Redner, "Network
+ * growth by copying", Phys. Rev. E 71, 2005). It also gives triangles, and vertices that are cited
+ * by the same ones.
+ *
+ * A copied citation is found by computing the prototype's, which may be a copy, too (Sanders and
+ * Schulz, "Scalable generation of scale-free graphs", IPL 116, 2016). A target takes 1 / (1 - copy)
+ * such steps on average, and no memory.
+ *
+ * All draws are 64-bit integers. Floating point is used only for the tables, whose entries are
+ * rounded to integers.
+ */
+#include <math.h>
+
+#include "generate.h"
+
+#define STEPS_MAX 64 /* of a copied citation; then it picks. Bounds the time of a target */
+
+#define ONE_16 65536.0
+
+static uint32_t probability(double share)
+{
+	return share >= 1 ? UINT32_MAX : (uint32_t)(share * 4294967296.0);
+}
+
+/* The product of two shares in units of 2^-64 and of 1. */
+static uint64_t scaled(uint64_t share, uint64_t limit)
+{
+	return (uint64_t)(((unsigned __int128)share * limit) >> 64);
+}
+
+/* The quantile of the normal distribution, by bisection of erfc(): it is called a few thousand
+ * times, and its error is far below the rounding of the tables. */
+double gen_normal_quantile(double share)
+{
+	double low = -9, high = 9;
+
+	for (int i = 0; i < 64; i++) {
+		const double middle = (low + high) / 2;
+
+		if (erfc(-middle / sqrt(2)) / 2 < share)
+			low = middle;
+		else
+			high = middle;
+	}
+	return (low + high) / 2;
+}
+
+/* A log-normal law with the given mean, as a table of its quantiles. */
+static void fill_log_normal(uint32_t law[GEN_LAW], double mean, double sigma)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; i < GEN_LAW; i++)
+		sum += exp(sigma * gen_normal_quantile((i + 0.5) / GEN_LAW));
+	for (unsigned i = 0; i < GEN_LAW; i++) {
+		const double value = mean * GEN_LAW / sum *
+		                     exp(sigma * gen_normal_quantile((i + 0.5) / GEN_LAW)) * ONE_16;
+
+		law[i] = value >= UINT32_MAX ? UINT32_MAX : (uint32_t)llround(value);
+	}
+}
+
+static void fill_ages(uint32_t law[GEN_LAW + 1], double recency)
+{
+	/* rounded to 2^-24, so that an error in the last bit of pow() changes nothing */
+	for (unsigned i = 0; i <= GEN_LAW; i++) {
+		const double age = round(pow((double)i / GEN_LAW, recency) * 0x1p24) * 256;
+
+		law[i] = age >= UINT32_MAX ? UINT32_MAX : (uint32_t)age;
+	}
+}
+
+static uint64_t key_of(const struct gen_graph *graph, uint64_t number)
+{
+	return rung__key_join(graph->seed, number);
+}
+
+/* Classes are ranges of communities. The first ones are the largest, as in the originals. */
+static uint32_t class_of(const struct gen_graph *graph, uint64_t community)
+{
+	const double share = (double)community / (double)graph->communities;
+	const uint32_t label = (uint32_t)(share * share * (double)graph->classes);
+
+	return label < graph->classes ? label : graph->classes - 1;
+}
+
+static void fill_classes(struct gen_graph *graph)
+{
+	uint64_t community = 0;
+
+	graph->classes = graph->model->classes;
+	if (graph->classes > graph->communities)
+		graph->classes = (uint32_t)graph->communities;
+	for (uint32_t label = 0; label <= graph->classes; label++) {
+		while (community < graph->communities && class_of(graph, community) < label)
+			community++;
+		graph->class_begin[label] = community;
+	}
+}
+
+/* Numbers of the splits; their sum is that of the labelled vertices. */
+static void fill_splits(struct gen_graph *graph)
+{
+	const struct gen_model *model = graph->model;
+	const uint64_t labelled = (uint64_t)llround(model->labelled * (double)graph->vertices);
+
+	graph->split_count[GEN_TRAIN] = (uint64_t)llround(model->train * (double)labelled);
+	graph->split_count[GEN_VALID] = (uint64_t)llround(model->valid * (double)labelled);
+	graph->split_count[GEN_TEST] =
+		labelled - graph->split_count[GEN_TRAIN] - graph->split_count[GEN_VALID];
+	gen_permutation_init(&graph->split_order, labelled ? labelled : 1, key_of(graph, 9));
+}
+
+void gen_graph_init(struct gen_graph *graph, uint64_t seed)
+{
+	const struct gen_params *params = &graph->params;
+
+	graph->seed = rung__mix64(seed);
+
+	graph->key_degree = key_of(graph, 1);
+	graph->key_slot = key_of(graph, 2);
+	graph->key_run = key_of(graph, 3);
+	graph->key_mutual = key_of(graph, 4);
+	graph->key_uneven = key_of(graph, 5);
+	graph->communities = (uint64_t)((double)graph->vertices / params->community);
+	if (graph->communities == 0)
+		graph->communities = 1;
+	graph->copy = probability(params->copy);
+	graph->home = probability(params->home);
+	graph->kin = probability(params->kin);
+	graph->none = probability(params->none);
+	graph->mutual = probability(params->mutual);
+	graph->run = (uint32_t)params->run;
+	fill_log_normal(graph->uneven_law, 1, params->uneven);
+	fill_ages(graph->age_law, params->recency);
+	gen_permutation_init(&graph->extra_order, graph->vertices, key_of(graph, 6));
+	gen_permutation_init(&graph->id_order, graph->vertices, key_of(graph, 7));
+	fill_classes(graph);
+	fill_splits(graph);
+}
+
+void gen_graph_set_mean(struct gen_graph *graph, double mean)
+{
+	fill_log_normal(graph->degree_law, mean / (1 - graph->params.none), graph->params.spread);
+}
+
+/* ---- numbers of citations ---- */
+
+uint32_t gen_degree(const struct gen_graph *graph, uint64_t position)
+{
+	const uint64_t bits = rung__rng_at(graph->key_degree, position);
+	const uint64_t community = position % graph->communities;
+	uint64_t degree;
+
+	if ((uint32_t)bits < graph->none)
+		return 0;
+	degree = graph->degree_law[bits >> (64 - GEN_LAW_BITS)];
+	degree = degree * graph->uneven_law[rung__rng_at(graph->key_uneven, community) >>
+	                                    (64 - GEN_LAW_BITS)] >>
+	         16;
+	/* the fraction is rounded up as often as it says */
+	degree = (degree + ((bits >> 32) & 0xffff)) >> 16;
+	return degree > position ? (uint32_t)position : (uint32_t)degree;
+}
+
+uint32_t gen_citations(const struct gen_graph *graph, uint64_t position)
+{
+	const uint64_t citations = gen_degree(graph, position) + graph->extra_all +
+	                           (graph->extra_some &&
+	                            gen_permute(&graph->extra_order, position) < graph->extra_some);
+
+	return citations > position ? (uint32_t)position : (uint32_t)citations;
+}
+
+bool gen_is_mutual(const struct gen_graph *graph, uint64_t position, uint32_t slot)
+{
+	return graph->mutual && (uint32_t)rung__rng_at(rung__key_join(graph->key_mutual, position),
+	                                               slot) < graph->mutual;
+}
+
+uint64_t gen_edge_count(const struct gen_graph *graph, uint64_t position)
+{
+	const uint32_t citations = gen_citations(graph, position);
+	uint64_t count = citations;
+
+	if (graph->mutual) {
+		/* extra citations are not answered: so their number is that of the missing edges */
+		const uint32_t drawn = gen_degree(graph, position);
+
+		for (uint32_t slot = 0; slot < drawn; slot++)
+			count += gen_is_mutual(graph, position, slot);
+	}
+	return count;
+}
+
+/* ---- targets ---- */
+
+/* An age below `oldest`, from 32 random bits. */
+static uint64_t draw_age(const struct gen_graph *graph, uint32_t bits, uint64_t oldest)
+{
+	const uint32_t at = bits >> (32 - GEN_LAW_BITS);
+	const uint64_t between = bits & ((1u << (32 - GEN_LAW_BITS)) - 1);
+	const uint64_t low = graph->age_law[at], step = graph->age_law[at + 1] - low;
+	const uint64_t share = (low << 32) + ((step * between) << GEN_LAW_BITS);
+
+	return scaled(share, oldest);
+}
+
+/* Pick an older vertex; `position` is not 0. */
+static uint64_t pick(const struct gen_graph *graph, uint64_t position, uint64_t key)
+{
+	const uint64_t bits = rung__mix64(key), count = graph->communities;
+	const uint64_t own = position % count;
+	uint64_t community = own, members = position / count;
+
+	if ((uint32_t)bits >= graph->home) {
+		const uint64_t other = rung__rng_at(key, 1);
+		if ((uint32_t)bits - graph->home >= graph->kin)
+			return position - 1 - draw_age(graph, (uint32_t)(other >> 32), position);
+		const uint32_t label = class_of(graph, own);
+		const uint64_t begin = graph->class_begin[label],
+			       end = graph->class_begin[label + 1];
+		community = begin + scaled(other, end - begin);
+		members += community < own;
+	}
+	/* the first vertices of the communities have no older ones there */
+	if (members == 0)
+		return scaled(rung__rng_at(key, 2), position);
+	return (members - 1 - draw_age(graph, (uint32_t)(bits >> 32), members)) * count + community;
+}
+
+uint64_t gen_target(const struct gen_graph *graph, uint64_t position, uint32_t slot,
+                    uint32_t attempt)
+{
+	for (int step = 0; step < STEPS_MAX; step++) {
+		const uint64_t key = rung__key_join(graph->key_slot, position);
+		const uint64_t bits = rung__rng_at(key, ((uint64_t)attempt << 32) + slot);
+		const uint32_t in_run = slot % graph->run;
+		uint64_t prototype;
+		uint32_t degree;
+
+		if (in_run && (uint32_t)bits >= graph->copy)
+			return pick(graph, position, bits);
+		/* the prototype is the same for all slots of a run; another attempt draws another
+		 * one, because it may have too few citations */
+		prototype = pick(graph, position,
+		                 rung__rng_at(rung__key_join(graph->key_run, position),
+		                              ((uint64_t)(attempt / 2) << 32) + slot / graph->run));
+		if (!in_run)
+			return prototype;
+		degree = gen_degree(graph, prototype);
+		if (degree == 0)
+			return prototype;
+		position = prototype;
+		slot = (uint32_t)(((bits >> 32) * degree) >> 32);
+		attempt = 0;
+	}
+	return pick(graph, position, slot);
+}
+
+uint32_t gen_class(const struct gen_graph *graph, uint64_t position)
+{
+	return class_of(graph, position % graph->communities);
+}

@@ -137,17 +137,18 @@ static inline int tool_graph_given(const struct tool_graph_args *args)
 	return args->none || args->opts.spec_count > 0;
 }
 
-/** --ogb-papers100M --ogb-mag240m --igb. Free with tool_preset_free(). */
+/** --dataset, or --ogb-papers100M --ogb-mag240m --igb. Free with tool_preset_free(). */
 struct tool_preset_args {
 	enum rung_preset_kind kind; /**< 0: none was given */
 	const char *option;         /**< "--igb" and so on, for messages */
-	char *root, *part;          /**< part NULL: not given */
+	char *root, *part;          /**< folder or dataset.json; part NULL: not given */
 	struct rung_preset *preset; /**< after tool_preset_fill() */
 };
 
 /**
- * Fill in the members of `opts` that were not given from the folder of a public dataset: graph,
- * features, labels, splits and further arrays. `opts` then points into args->preset.
+ * Fill in the members of `opts` that were not given from a description or from the folder of a
+ * public dataset: graph, features, labels, splits and further arrays, names, fanouts and batch
+ * size. `opts` then points into args->preset, which is NULL if no dataset was given.
  * @return a status
  */
 int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts);
@@ -158,6 +159,7 @@ void tool_preset_free(struct tool_preset_args *args);
 struct tool_score_args {
 	struct rung_score_opts opts; /**< starts as RUNG_SCORE_OPTS_INIT; without fanouts */
 	struct tool_fanouts fanouts;
+	const char *draws_given; /**< NULL: opts.draws is the default */
 };
 
 /** Nonzero if a method needs fanouts. */

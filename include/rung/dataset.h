@@ -70,6 +70,8 @@ struct rung_dataset_info {
 	const char *features_path;
 	uint64_t features_offset;     /**< position of row 0 in that file */
 	uint64_t features_file_bytes; /**< size of that file */
+	const char *vertex_type; /**< name of the vertices; "vertex" if none was given at staging */
+	const char *relation;    /**< name of the edges; "edge" if none was given at staging */
 };
 
 /** One file of a staged dataset. */

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Presets: the files of public data sets in the layout of their download, as options of
- * rung_stage().
+ * Presets: the files of public data sets in the layout of their download, and data sets that are
+ * described by a file, as options of rung_stage().
  *
- * Checks. rung_preset_open() checks the sizes of files without a header; rung_stage() checks
- * headers.
+ * Descriptions. docs/DATASET.md defines dataset.json. The file is untrusted, and can name any file
+ * that the caller may read. Names of files are relative to its folder.
+ *
+ * Checks. rung_preset_open() checks the sizes of files without a header, and compares the counts of
+ * a description with the requested parts; rung_stage() checks headers.
  */
 #ifndef RUNG_PRESET_H
 #define RUNG_PRESET_H
@@ -42,7 +45,10 @@ enum rung_preset_kind {
 	 * loader uses these ranges for "full" only and draws other splits for smaller sizes. It
 	 * also adds a self loop to each vertex, which rung does not do.
 	 */
-	RUNG_PRESET_IGB
+	RUNG_PRESET_IGB,
+	/** Any data set with a dataset.json, see Descriptions above: ROOT is the path of that file.
+	 * It has no parts. */
+	RUNG_PRESET_DESCRIPTION
 };
 
 /** Parts of a data set to look for. Files of other parts may be missing. */
@@ -57,7 +63,7 @@ enum {
 
 /** Specs for struct rung_stage_opts; NULL or empty for parts that were not requested. */
 struct rung_preset {
-	const char *title;         /**< for display: "MAG240M, papers" */
+	const char *title;         /**< for display: "MAG240M, papers"; "" for none */
 	uint64_t vertex_count;     /**< 0: the number of rows of the features */
 	const char *const *graphs; /**< [graph_count] */
 	size_t graph_count;
@@ -69,18 +75,25 @@ struct rung_preset {
 	size_t split_count;
 	const struct rung_stage_array *arrays; /**< [array_count] such as "year" */
 	size_t array_count;
+	const char *vertex_type; /**< name of the vertices; NULL: the default of rung_stage() */
+	const char *relation;    /**< name of the edges; NULL: the default of rung_stage() */
+	const uint32_t *fanouts; /**< [fanout_count] as in struct rung_stage_opts */
+	uint32_t fanout_count;   /**< 0: not given, as in the next two */
+	uint32_t batch_size;
+	enum rung_draws draws;
 };
 
 /**
- * Find the files of a public data set, and describe them as options of rung_stage().
+ * Find the files of a data set, and describe them as options of rung_stage().
  *
  * @param kind        the data set
- * @param root        its folder
+ * @param root        its folder, or the path of its dataset.json
  * @param part        a part, see enum rung_preset_kind; NULL: the default
  * @param wanted      a sum of RUNG_PRESET_GRAPH and so on
  * @param preset_out  free it with rung_preset_close(), after rung_stage()
  * @return 0, RUNG_E_NOENT (with the missing file and a remedy), RUNG_E_FORMAT (size of a file,
- *         damaged splits), RUNG_E_INVAL (kind, part), RUNG_E_IO, RUNG_E_NOMEM
+ *         damaged splits, a key of a dataset.json), RUNG_E_INVAL (kind, part), RUNG_E_IO,
+ *         RUNG_E_NOMEM, and for a dataset.json the errors of rung_source_open()
  *
  * Threads: any.
  */

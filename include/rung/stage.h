@@ -127,6 +127,8 @@ struct rung_stage_opts {
 	/** nonzero: leave the features in their source; the dataset then needs that file,
 	 * unchanged; see In place at the top of this file */
 	int in_place;
+	const char *vertex_type; /**< name of the vertices, as those of splits; NULL: "vertex" */
+	const char *relation;    /**< name of the edges; NULL: "edge" */
 };
 
 /** Initialiser: all defaults. In C++: rung_stage_opts_init(). */

@@ -46,19 +46,20 @@ int rung__preset_add_split(struct rung__preset *p, const char *name, const char 
 {
 	if (!name || !spec)
 		return RUNG_E_NOMEM;
-	/* in bounds: a dict has at most RUNG__PICKLE_ITEMS_MAX entries */
+	/* in bounds: a dict has at most RUNG__PICKLE_ITEMS_MAX entries, of which one becomes
+	 * three, and a description has at most RUNG__SPLITS_MAX */
 	p->splits[p->derived.split_count++] =
 		(struct rung_stage_split){ .name = name, .spec = spec };
 	return 0;
 }
 
-int rung__preset_set_year(struct rung__preset *p, const char *spec)
+int rung__preset_add_array(struct rung__preset *p, const char *name, const char *spec)
 {
-	if (!spec)
+	if (!name || !spec)
 		return RUNG_E_NOMEM;
-	p->year = (struct rung_stage_array){ .name = "year", .spec = spec };
-	p->derived.arrays = &p->year;
-	p->derived.array_count = 1;
+	/* in bounds: a data set has one array, and a description at most RUNG__ARRAYS_MAX */
+	p->arrays[p->derived.array_count++] =
+		(struct rung_stage_array){ .name = name, .spec = spec };
 	return 0;
 }
 

@@ -62,8 +62,8 @@ int rung__preset_papers100m(struct rung__preset *p)
 		rc = rc == 0 && !p->derived.labels ? RUNG_E_NOMEM : rc;
 	}
 	if (rc == 0 && p->wanted & RUNG_PRESET_ARRAYS)
-		rc = rung__preset_set_year(
-			p, rung__preset_text(p, "%s/raw/data.npz:node_year", p->dir));
+		rc = rung__preset_add_array(
+			p, "year", rung__preset_text(p, "%s/raw/data.npz:node_year", p->dir));
 	return rc == 0 && p->wanted & RUNG_PRESET_SPLITS ? papers100m_splits(p) : rc;
 }
 
@@ -285,7 +285,7 @@ static int mag_year(struct rung__preset *p, const struct mag_counts *counts)
 	const char *spec;
 	int rc = of_papers(p, counts, "processed/paper/node_year.npy", "years", &spec);
 
-	return rc < 0 ? rc : rung__preset_set_year(p, spec);
+	return rc < 0 ? rc : rung__preset_add_array(p, "year", spec);
 }
 
 /* The features of all vertices, which have no header, or those of the papers. @param full  path of

@@ -17,20 +17,22 @@ int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *p
 		[RUNG_PRESET_OGB_PAPERS100M] = rung__preset_papers100m,
 		[RUNG_PRESET_OGB_MAG240M] = rung__preset_mag240m,
 		[RUNG_PRESET_IGB] = rung__preset_igb,
+		[RUNG_PRESET_DESCRIPTION] = rung__preset_description,
 	};
 	static const char *const names[] = {
 		[RUNG_PRESET_OGB_PAPERS100M] = "ogbn-papers100M",
 		[RUNG_PRESET_OGB_MAG240M] = "MAG240M",
 		[RUNG_PRESET_IGB] = "IGB",
+		[RUNG_PRESET_DESCRIPTION] = "a description",
 	};
 	struct rung__preset *p;
 	int rc;
 
 	if (!root || !root[0] || !preset_out || kind < RUNG_PRESET_OGB_PAPERS100M ||
-	    kind > RUNG_PRESET_IGB)
+	    kind > RUNG_PRESET_DESCRIPTION)
 		return rung__fail(RUNG_E_INVAL,
 		                  "rung_preset_open: folder not given, or preset %d unknown; use a "
-		                  "folder and enum rung_preset_kind",
+		                  "folder or file, and enum rung_preset_kind",
 		                  (int)kind);
 	p = rung__zalloc(sizeof(*p));
 	if (!p)
@@ -41,6 +43,7 @@ int rung_preset_open(enum rung_preset_kind kind, const char *root, const char *p
 	/* set before deriving, which adds entries to these lists and counts them in `derived` */
 	p->derived.graphs = p->graphs;
 	p->derived.splits = p->splits;
+	p->derived.arrays = p->arrays;
 	rc = makers[kind](p);
 	if (rc < 0) {
 		rung_preset_close(&p->derived);

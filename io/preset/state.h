@@ -6,15 +6,14 @@
 
 #include <stdbool.h>
 
+#include "dataset/manifest.h"
 #include "rung/preset.h"
 
-/* two per split, and the paths and specs of the other files */
-#define RUNG__PRESET_TEXTS_MAX  256u
+/* two per split and array, and the paths and specs of the other files */
+#define RUNG__PRESET_TEXTS_MAX  1024u
 #define RUNG__PRESET_GRAPHS_MAX 4u /* MAG240M has three edge lists, the other data sets have one */
-/* the entries of a dict (RUNG__PICKLE_ITEMS_MAX), and two more, because `test` becomes three
- * splits */
-#define RUNG__PRESET_SPLITS_MAX 66u
 
+/** About 20 KiB: allocate it on the heap. */
 struct rung__preset {
 	/* first member: callers hold a pointer to it, and close the preset by it */
 	struct rung_preset derived;
@@ -28,8 +27,9 @@ struct rung__preset {
 	size_t text_count;
 	/* the lists that `derived` points to */
 	const char *graphs[RUNG__PRESET_GRAPHS_MAX];
-	struct rung_stage_split splits[RUNG__PRESET_SPLITS_MAX];
-	struct rung_stage_array year;
+	struct rung_stage_split splits[RUNG__SPLITS_MAX];
+	struct rung_stage_array arrays[RUNG__ARRAYS_MAX];
+	uint32_t fanouts[RUNG_HOPS_MAX];
 };
 
 /** Format a text that the preset owns. @return NULL with RUNG_E_NOMEM recorded */
@@ -37,14 +37,13 @@ const char *rung__preset_text(struct rung__preset *p, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /**
- * Add an edge list or a split.
+ * Add an edge list, a split or an array with one row per vertex.
  * @param spec, name  texts of the preset or constants. NULL, from a failed rung__preset_text(): the
  *                    result is RUNG_E_NOMEM, which is recorded already
  */
 int rung__preset_add_graph(struct rung__preset *p, const char *spec);
 int rung__preset_add_split(struct rung__preset *p, const char *name, const char *spec);
-/** Set the source of the array "year", the only further array of a preset. `spec` as above. */
-int rung__preset_set_year(struct rung__preset *p, const char *spec);
+int rung__preset_add_array(struct rung__preset *p, const char *name, const char *spec);
 
 /**
  * Search a list of folders inside root, and set p->dir to the first one that contains `file`. The
@@ -76,5 +75,6 @@ int rung__preset_npy_or_raw(struct rung__preset *p, const char *path, enum rung_
 int rung__preset_papers100m(struct rung__preset *p);
 int rung__preset_mag240m(struct rung__preset *p);
 int rung__preset_igb(struct rung__preset *p);
+int rung__preset_description(struct rung__preset *p);
 
 #endif

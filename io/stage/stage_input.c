@@ -250,6 +250,29 @@ static int read_splits(struct rung__stage *stage)
 	return 0;
 }
 
+/* Copy the name of the vertex type or of the relation. @param what  its kind, for messages */
+static int fill_name(const char *given, const char *usual, const char *what,
+                     char name[RUNG__SPLIT_NAME_BYTES])
+{
+	if (given && !rung__split_name_ok(given))
+		return rung__fail(RUNG_E_INVAL,
+		                  "staging: %s '%s': not a valid name; use 1 to %u letters, "
+		                  "digits, '_' and '-'",
+		                  what, given, RUNG__SPLIT_NAME_BYTES - 1);
+	strcpy(name, given ? given : usual);
+	return 0;
+}
+
+static int fill_names(struct rung__stage *stage)
+{
+	struct rung__manifest *m = stage->manifest;
+	int rc = fill_name(stage->opts.vertex_type, RUNG__VERTEX_TYPE, "vertex type",
+	                   m->vertex_type);
+
+	return rc < 0 ? rc
+	              : fill_name(stage->opts.relation, RUNG__RELATION, "relation", m->relation);
+}
+
 /* Set the settings that the manifest stores for trainers and that the score uses. Defaults are
  * filled in here, so that the job and the score see the same values. */
 static int fill_sampling(struct rung__stage *stage)
@@ -314,10 +337,10 @@ int rung__stage_open_inputs(struct rung__stage *stage)
 	         rung_version(), rung_commit());
 	/* The state of the files is recorded before any of them is opened: otherwise a change
 	 * between opening and recording would not be noticed. */
-	if (rc < 0 || (rc = rung__stage_job_begin(stage)) < 0 || (rc = fill_sampling(stage)) < 0 ||
-	    (rc = fill_score(stage)) < 0 || (rc = open_features(stage)) < 0 ||
-	    (rc = open_labels(stage)) < 0 || (rc = open_arrays(stage)) < 0 ||
-	    (rc = open_score(stage)) < 0)
+	if (rc < 0 || (rc = rung__stage_job_begin(stage)) < 0 || (rc = fill_names(stage)) < 0 ||
+	    (rc = fill_sampling(stage)) < 0 || (rc = fill_score(stage)) < 0 ||
+	    (rc = open_features(stage)) < 0 || (rc = open_labels(stage)) < 0 ||
+	    (rc = open_arrays(stage)) < 0 || (rc = open_score(stage)) < 0)
 		return rc;
 	return read_splits(stage);
 }

@@ -185,6 +185,22 @@ static void inputs(struct lines *lines)
 	}
 }
 
+/* The graphs with the names of their vertices and edges. Default names are left out, so that the
+ * line is the same as in datasets from before there were names. */
+static void graphs_line(struct lines *lines)
+{
+	const struct rung_graph_opts *opts = &lines->stage->opts.graph;
+	const struct rung__manifest *m = lines->stage->manifest;
+	char names[2 * RUNG__SPLIT_NAME_BYTES + 32] = "";
+
+	if (strcmp(m->vertex_type, RUNG__VERTEX_TYPE) != 0 ||
+	    strcmp(m->relation, RUNG__RELATION) != 0)
+		snprintf(names, sizeof(names), ", vertex type %s, relation %s", m->vertex_type,
+		         m->relation);
+	line(lines, "graphs", "%zu, undirected %d, dedup %d%s", opts->spec_count,
+	     !!opts->undirected, !!opts->dedup, names);
+}
+
 /* The lines of all options that affect the files. Fan-outs, batch size, draws and method come from
  * the manifest, with their defaults filled in: a run that gives a default explicitly is the same
  * job. */
@@ -198,8 +214,7 @@ static void options(struct lines *lines)
 	for (uint32_t i = 0, at = 0; i < m->fanout_count; i++)
 		at += (uint32_t)snprintf(fanouts + at, sizeof(fanouts) - at, "%s%" PRIu32,
 		                         i ? "," : "", m->fanouts[i]);
-	line(lines, "graphs", "%zu, undirected %d, dedup %d", opts->graph.spec_count,
-	     !!opts->graph.undirected, !!opts->graph.dedup);
+	graphs_line(lines);
 	line(lines, "splits", "%zu", opts->split_count);
 	line(lines, "arrays", "%zu", opts->array_count);
 	line(lines, "sampling", "fanouts %s, batches of %" PRIu32 ", draws %d", fanouts,

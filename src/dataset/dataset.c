@@ -166,6 +166,8 @@ static int fill_info(struct rung_dataset *ds)
 		.score_batches = m->score_batches,
 		.score_seed = m->score_seed,
 		.array_count = m->array_count,
+		.vertex_type = m->vertex_type,
+		.relation = m->relation,
 	};
 	if (m->feature_file_count == 0) { /* rows in place */
 		ds->info.features_path = m->in_place.path;

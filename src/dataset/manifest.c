@@ -300,6 +300,25 @@ static int put(json_t *object, const char *key, json_t *value)
 	return json_object_set_new(object, key, value);
 }
 
+/* The names of the vertex type and of the relation, unless they are the defaults: a dataset that
+ * was staged without names has the same manifest as before there were any. */
+static int put_names(const struct rung__manifest *m, json_t *root)
+{
+	int failed = 0;
+
+	if (strcmp(m->vertex_type, RUNG__VERTEX_TYPE) == 0 &&
+	    strcmp(m->relation, RUNG__RELATION) == 0)
+		return 0;
+	failed |= put(root, "vertex_types",
+	              json_pack("[{s:s, s:I}]", "name", m->vertex_type, "vertices",
+	                        (json_int_t)m->vertex_count));
+	failed |= put(root, "relations",
+	              json_pack("[{s:s, s:s, s:s, s:I}]", "name", m->relation, "source",
+	                        m->vertex_type, "target", m->vertex_type, "edges",
+	                        (json_int_t)m->edge_count));
+	return failed;
+}
+
 /* The second half of the keys, in the order of the text. */
 static int put_lists(const struct rung__manifest *m, json_t *root)
 {
@@ -338,6 +357,7 @@ static char *dump(const struct rung__manifest *m)
 	failed |= put(root, "producer", json_string(m->producer));
 	failed |= put(root, "vertices", json_integer((json_int_t)m->vertex_count));
 	failed |= put(root, "edges", json_integer((json_int_t)m->edge_count));
+	failed |= put_names(m, root);
 	failed |= put(root, "index_bytes", json_integer(m->index_bytes));
 	failed |= put(root, "features", features_json(m));
 	failed |= put(root, "score", score_json(m));

@@ -42,6 +42,9 @@
 #define RUNG__SPLIT_NAME_BYTES   64u /* longest name of a split or array, including the NUL */
 #define RUNG__METHOD_BYTES       32u /* longest text with its NUL, as the next one */
 #define RUNG__PRODUCER_BYTES     96u
+/* names of datasets that were staged without a description */
+#define RUNG__VERTEX_TYPE "vertex"
+#define RUNG__RELATION    "edge"
 
 /** One file of the folder, except the manifest itself. */
 struct rung__manifest_file {
@@ -56,6 +59,8 @@ struct rung__manifest_file {
 /** About 100 KiB: allocate it on the heap. */
 struct rung__manifest {
 	uint64_t vertex_count, edge_count;
+	/* names of the only vertex type and of the only relation, which connects its vertices */
+	char vertex_type[RUNG__SPLIT_NAME_BYTES], relation[RUNG__SPLIT_NAME_BYTES];
 	unsigned index_bytes;             /* 4 or 8: of ids in graph, maps and splits */
 	struct rung_array_info features;  /* of all rows, without padding */
 	uint64_t row_stride, data_offset; /* bytes from row to row, and before row 0 of each file */
@@ -102,7 +107,8 @@ struct rung__manifest {
 	uint64_t text_bytes;      /* size of manifest.json; set when it has been written or read */
 };
 
-/** Whether a split or an array may have this name: it becomes part of a file name. */
+/** Whether a split or an array may have this name, which becomes part of a file name; vertex types
+ * and relations have names of the same form. */
 bool rung__split_name_ok(const char *name);
 
 /**

@@ -2,7 +2,7 @@
 /**
  * Fields of a manifest's JSON objects. The text is untrusted: each function checks the type and the
  * range of a field, and returns false if the field is missing or does not pass. A NULL object has
- * no fields. Private to src/dataset.
+ * no fields. Private to rung.
  */
 #ifndef RUNG_DATASET_MANIFEST_FIELD_H
 #define RUNG_DATASET_MANIFEST_FIELD_H

@@ -154,6 +154,34 @@ static int get_defaults(const char *path, const json_t *root, struct rung__manif
 	return get_draws(root, &m->draws) ? 0 : bad_field(path, "draws");
 }
 
+/* A name that may be that of a vertex type or a relation. */
+static bool get_name(const json_t *object, char name[RUNG__SPLIT_NAME_BYTES])
+{
+	return rung__field_text(object, "name", name, RUNG__SPLIT_NAME_BYTES) &&
+	       rung__split_name_ok(name);
+}
+
+/* The vertex type and the relation, a list with one entry each. A missing list, as in datasets that
+ * were staged without names, gives the default name. */
+static int get_names(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	const json_t *types = json_object_get(root, "vertex_types"),
+		     *relations = json_object_get(root, "relations");
+	const json_t *type = json_array_get(types, 0), *relation = json_array_get(relations, 0);
+
+	strcpy(m->vertex_type, RUNG__VERTEX_TYPE);
+	strcpy(m->relation, RUNG__RELATION);
+	if (types && (json_array_size(types) != 1 || !get_name(type, m->vertex_type) ||
+	              !rung__field_has_u64(type, "vertices", m->vertex_count)))
+		return bad_field(path, "vertex_types");
+	if (relations && (json_array_size(relations) != 1 || !get_name(relation, m->relation) ||
+	                  !rung__field_has_text(relation, "source", m->vertex_type) ||
+	                  !rung__field_has_text(relation, "target", m->vertex_type) ||
+	                  !rung__field_has_u64(relation, "edges", m->edge_count)))
+		return bad_field(path, "relations");
+	return 0;
+}
+
 /* A list of names without repeats, each of which becomes part of a file name: only letters, digits,
  * "_" and "-" are accepted. A missing list is empty, as in datasets from before arrays existed. */
 static bool names_ok(const json_t *names, size_t count_max, bool may_be_absent)
@@ -337,9 +365,9 @@ static int get_all(const char *path, const json_t *root, struct rung__manifest *
 	    index_bytes != rung_index_bytes(m->vertex_count))
 		return bad_field(path, "index_bytes");
 	m->index_bytes = (unsigned)index_bytes;
-	if ((rc = get_features(path, root, m)) < 0 || (rc = get_score(path, root, m)) < 0 ||
-	    (rc = get_defaults(path, root, m)) < 0 || (rc = get_extra_arrays(path, root, m)) < 0 ||
-	    (rc = get_job(path, root, m)) < 0)
+	if ((rc = get_names(path, root, m)) < 0 || (rc = get_features(path, root, m)) < 0 ||
+	    (rc = get_score(path, root, m)) < 0 || (rc = get_defaults(path, root, m)) < 0 ||
+	    (rc = get_extra_arrays(path, root, m)) < 0 || (rc = get_job(path, root, m)) < 0)
 		return rc;
 	/* before the layout allocates checksums: their number follows from the counts, and a short
 	 * text can claim any counts */

@@ -335,6 +335,24 @@ int rung__source_stat(const char *spec, struct stat *st_out)
 	return rc;
 }
 
+const char *rung__source_file_part(const char *spec)
+{
+	const char *inner;
+
+	while ((inner = rung__source_inner_spec(spec)) != NULL)
+		spec = inner;
+	switch (parse_spec(spec).kind) {
+	case SPEC_RANGE:
+	case SPEC_PAD: /* not valid: otherwise it has an inner spec */
+	case SPEC_EVERY:
+		return NULL;
+	case SPEC_RAW:
+		return spec + strlen("raw:");
+	default:
+		return spec;
+	}
+}
+
 int rung__source_open_either_order(const char *spec, int *transposed_out,
                                    struct rung_source **src_out)
 {

@@ -66,4 +66,8 @@ int rung__source_was_read(const struct rung_source *src, uint64_t byte_first, ui
  * zero. @return 0, or -1 with errno */
 int rung__source_stat(const char *spec, struct stat *st_out);
 
+/** The part of a spec that begins with the name of its file, which a folder can precede. @return
+ * NULL if the spec names no file (a range) or is not valid */
+const char *rung__source_file_part(const char *spec);
+
 #endif

@@ -11,6 +11,7 @@ import sys
 import zipfile
 import zlib
 
+import corpus_description
 from corpus_files import (CENTRAL, END, LOCAL, base, changed, graph, header, in_place,
                           manifest_text, npy, patched, raw_zip, stored, zip64)
 
@@ -442,9 +443,34 @@ def manifest_seeds():
     further_array_seeds()
     two_file_seeds()
     in_place_seeds()
+    name_seeds()
     wrong_type_seeds()
     wrong_value_seeds()
     wrong_text_seeds(text)
+
+
+def name_seeds():
+    names = changed("vertex_types", value=[{"name": "paper", "vertices": 5}])
+    seed("manifest", "ok-type", names)
+    relation = {"name": "cites", "source": "vertex", "target": "vertex", "edges": 7}
+    seed("manifest", "ok-relation", changed("relations", value=[relation]))
+    for name, value in (("none", []), ("two", [relation] * 2), ("number", [5]),
+                        ("name", [dict(relation, name="a/b")]), ("no-name", [{}]),
+                        ("long", [dict(relation, name="n" * 64)]),
+                        ("source", [dict(relation, source="paper")]),
+                        ("target", [dict(relation, target=None)]),
+                        ("edges", [dict(relation, edges=8)])):
+        seed("manifest", "bad-relations-" + name, changed("relations", value=value))
+    for name, value in (("none", []), ("object", {}), ("count", [{"name": "a", "vertices": 6}]),
+                        ("name", [{"name": "a b", "vertices": 5}])):
+        seed("manifest", "bad-types-" + name, changed("vertex_types", value=value))
+
+
+def description_seeds():
+    for name, text in corpus_description.accepted():
+        seed("description", "ok-" + name, text)
+    for name, text in corpus_description.refused():
+        seed("description", "bad-" + name, text)
 
 
 def make(target, folder):

@@ -106,13 +106,14 @@ struct tool_option_set {
 	tool_check_fn *check;      /**< called after the last option; may be NULL */
 };
 
-extern const struct tool_option_set tool_common_set; /**< struct tool_common */
-extern const struct tool_option_set tool_budget_set; /**< struct tool_store_args */
-extern const struct tool_option_set tool_engine_set; /**< struct tool_store_args */
-extern const struct tool_option_set tool_gpu_set;    /**< struct tool_store_args */
-extern const struct tool_option_set tool_graph_set;  /**< struct tool_graph_args */
-extern const struct tool_option_set tool_score_set;  /**< struct tool_score_args */
-extern const struct tool_option_set tool_preset_set; /**< struct tool_preset_args */
+extern const struct tool_option_set tool_common_set;  /**< struct tool_common */
+extern const struct tool_option_set tool_budget_set;  /**< struct tool_store_args */
+extern const struct tool_option_set tool_engine_set;  /**< struct tool_store_args */
+extern const struct tool_option_set tool_gpu_set;     /**< struct tool_store_args */
+extern const struct tool_option_set tool_graph_set;   /**< struct tool_graph_args */
+extern const struct tool_option_set tool_score_set;   /**< struct tool_score_args */
+extern const struct tool_option_set tool_preset_set;  /**< struct tool_preset_args */
+extern const struct tool_option_set tool_dataset_set; /**< --dataset; struct tool_preset_args */
 
 extern const struct tool_word tool_draws[]; /**< enum rung_draws */
 

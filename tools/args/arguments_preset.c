@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Options for the folder of a public dataset, as an alternative to options for each of its files.
- * Options for single files take precedence, so that one of them can be replaced.
+ * Options for a dataset with a description, and for the folders of public datasets, as an
+ * alternative to options for each of their files. Options for single files take precedence, so that
+ * one of them can be replaced.
  */
 #include <stdbool.h>
 #include <stdlib.h>
@@ -17,6 +18,15 @@ static bool is_folder(const char *path)
 	return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* Only one dataset can be given, as a folder or as a description. */
+static void refuse_second(const struct argp_state *state, const struct tool_preset_args *args,
+                          const char *option)
+{
+	if (args->kind)
+		argp_error(state, "%s: %s is already given; give only one dataset", option,
+		           args->option);
+}
+
 /* The value is ROOT, or ROOT:WORD with lower-case letters after the last colon. If a folder has the
  * whole text as its name, that folder is ROOT. */
 static void set(const struct argp_state *state, struct tool_preset_args *args,
@@ -25,9 +35,7 @@ static void set(const struct argp_state *state, struct tool_preset_args *args,
 	const char *colon = strrchr(arg, ':');
 	size_t length = strlen(arg);
 
-	if (args->kind)
-		argp_error(state, "%s: %s is already given; give only one dataset", option,
-		           args->option);
+	refuse_second(state, args, option);
 	if (colon && colon[1] && !is_folder(arg) &&
 	    colon[1 + strspn(colon + 1, "abcdefghijklmnopqrstuvwxyz")] == 0) {
 		args->part = strdup(colon + 1);
@@ -75,6 +83,45 @@ static const struct tool_option options[] = {
 
 const struct tool_option_set tool_preset_set = { options, NULL, NULL };
 
+static void set_dataset(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct tool_preset_args *args = ctx;
+
+	refuse_second(state, args, "--dataset");
+	args->kind = RUNG_PRESET_DESCRIPTION;
+	args->option = "--dataset";
+	args->root = strdup(arg);
+	if (!args->root)
+		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
+	if (!arg[0])
+		argp_error(state, "--dataset: '' does not name a file; give a dataset.json");
+}
+
+static const struct tool_option dataset_options[] = {
+	{ "dataset", "FILE", 1,
+	  "Description of the dataset (dataset.json), which provides the graph, features, arrays, "
+	  "labels and splits that are not given",
+	  TOOL_SET(set_dataset) },
+	{ 0 },
+};
+
+const struct tool_option_set tool_dataset_set = { dataset_options, NULL, NULL };
+
+/* The names and settings of a description; public datasets have none. */
+static void fill_settings(const struct rung_preset *preset, struct rung_stage_opts *opts)
+{
+	opts->vertex_type = preset->vertex_type;
+	opts->relation = preset->relation;
+	if (opts->fanout_count == 0) {
+		opts->fanouts = preset->fanouts;
+		opts->fanout_count = preset->fanout_count;
+	}
+	if (opts->batch_size == 0)
+		opts->batch_size = preset->batch_size;
+	if (opts->graph.vertex_count == 0 && preset->vertex_type)
+		opts->graph.vertex_count = preset->vertex_count;
+}
+
 int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts)
 {
 	const struct rung_preset *preset;
@@ -112,6 +159,7 @@ int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts
 		opts->splits = preset->splits;
 		opts->split_count = preset->split_count;
 	}
+	fill_settings(preset, opts);
 	return 0;
 }
 

@@ -69,7 +69,8 @@ static const struct tool_option score_options[] = {
 	{ "draws", "all|new", 3,
 	  "Vertices that draw at a hop: all of the batch, as in DGL (default), or new ones, as in "
 	  "PyG",
-	  TOOL_WORD(struct tool_score_args, opts.draws, tool_draws, "all or new") },
+	  TOOL_WORD(struct tool_score_args, opts.draws, tool_draws, "all or new"),
+	  TOOL_NOTED(struct tool_score_args, draws_given) },
 	{ "epochs", "N", 4, "presample: number of sampled epochs (default: 1)",
 	  TOOL_U32(struct tool_score_args, opts.epochs, 1, 1000000) },
 	{ "batches", "N", 4,

@@ -58,6 +58,29 @@ static json_t *files_json(const struct rung_dataset *ds)
 	return files;
 }
 
+/* As in the manifest, which omits default names. */
+static json_t *types_json(const struct rung_dataset_info *info)
+{
+	json_t *type = json_object(), *list = json_array();
+
+	tool_json_set(type, "name", tool_json_text(info->vertex_type));
+	tool_json_set(type, "vertices", tool_json_u64(info->vertex_count));
+	tool_json_append(list, type);
+	return list;
+}
+
+static json_t *relations_json(const struct rung_dataset_info *info)
+{
+	json_t *relation = json_object(), *list = json_array();
+
+	tool_json_set(relation, "name", tool_json_text(info->relation));
+	tool_json_set(relation, "source", tool_json_text(info->vertex_type));
+	tool_json_set(relation, "target", tool_json_text(info->vertex_type));
+	tool_json_set(relation, "edges", tool_json_u64(info->edge_count));
+	tool_json_append(list, relation);
+	return list;
+}
+
 /*
  * One object with every field of the manifest. The library stores 0 or NULL where a field does not
  * apply (no iterations, no damping, nothing sampled, one features file); JSON has null there, so
@@ -70,6 +93,8 @@ static json_t *info_json(const struct rung_dataset *ds)
 
 	tool_json_set(root, "vertices", tool_json_u64(info->vertex_count));
 	tool_json_set(root, "edges", tool_json_u64(info->edge_count));
+	tool_json_set(root, "vertex_types", types_json(info));
+	tool_json_set(root, "relations", relations_json(info));
 	tool_json_set(root, "dtype", tool_json_text(rung_dtype_name(info->features.dtype)));
 	tool_json_set(root, "shape", shape_json(&info->features));
 	tool_json_set(root, "row_bytes", tool_json_u64(info->features.row_bytes));
@@ -126,8 +151,9 @@ static void print_info(const struct rung_dataset *ds)
 	const struct rung_dataset_file *file;
 	char text[TOOL_TEXT_BYTES];
 
-	printf("vertices  %llu\nedges     %llu\n", (unsigned long long)info->vertex_count,
-	       (unsigned long long)info->edge_count);
+	printf("vertices  %llu, type %s\nedges     %llu, relation %s\n",
+	       (unsigned long long)info->vertex_count, info->vertex_type,
+	       (unsigned long long)info->edge_count, info->relation);
 	printf("features  ");
 	print_array(&info->features);
 	printf(", %llu bytes a row, %s\n", (unsigned long long)info->features.row_bytes,

@@ -118,8 +118,8 @@ static void refuse_operand(const struct argp_state *state, void *args, const cha
 	           arg);
 }
 
-/* A preset (--igb and so on) replaces the options for graph and features, which are then
- * optional. */
+/* A dataset (--dataset, --igb and so on) replaces the options for graph and features, which are
+ * then optional. */
 static void check_complete(const struct argp_state *state, void *ctx)
 {
 	const struct stage_args *args = ctx;
@@ -127,7 +127,8 @@ static void check_complete(const struct argp_state *state, void *ctx)
 	if (!tool_graph_given(&args->graph) && !args->preset.kind)
 		argp_error(
 			state,
-			"--graph is missing; give an edge index, csc:SRC,SRC, csr:SRC,SRC or none");
+			"--graph is missing; give an edge index, csc:SRC,SRC, csr:SRC,SRC or none, "
+			"or --dataset FILE");
 	if (args->graph.none && args->preset.kind)
 		argp_error(state, "--graph none: the given dataset provides a graph; omit --graph");
 	if (!args->opts.features && !args->preset.kind)
@@ -201,6 +202,7 @@ static const struct tool_option options[] = {
 /* Each set writes to its own struct; some of its fields are copied to opts in cmd_stage(). */
 static const struct tool_part parts[] = {
 	TOOL_PART(tool_common_set, struct stage_args, common),
+	TOOL_PART(tool_dataset_set, struct stage_args, preset),
 	TOOL_PART(tool_graph_set, struct stage_args, graph),
 	TOOL_PART(tool_score_set, struct stage_args, score),
 	TOOL_PART(tool_preset_set, struct stage_args, preset),
@@ -209,7 +211,8 @@ static const struct tool_part parts[] = {
 const struct tool_command tool_stage_command = {
 	.options = options,
 	.parts = parts,
-	.operands = "--graph GRAPH --features SRC --out DIR\n--ogb-mag240m ROOT --out DIR",
+	.operands = "--graph GRAPH --features SRC --out DIR\n--dataset FILE --out DIR\n"
+		    "--ogb-mag240m ROOT --out DIR",
 	.doc = "Score and rank the vertices of a graph, and write graph, features, labels and "
 	       "splits in that order to the folder DIR. "
 	       "A SRC is file.npy, file.npz:member, or raw:FILE,DTYPE,DIM[xDIM][,OFFSET].",
@@ -464,6 +467,8 @@ int cmd_stage(int argc, char **argv)
 	args.opts.progress_ctx = &progress;
 	/* after all options, because a preset fills in only those that were not given */
 	rc = tool_preset_fill(&args.preset, &args.opts);
+	if (rc == 0 && args.preset.preset && !args.score.draws_given)
+		args.opts.score.draws = args.preset.preset->draws;
 	if (rc == 0 && !args.opts.dry_run)
 		prepare_interruption(argv[0], args.opts.out_dir);
 	if (rc == 0)

@@ -16,18 +16,21 @@
 struct verify_args {
 	const char *dir;
 	struct rung_verify_opts opts;
-	/* [opts.split_count] names, allocated here, and their SRCs, parts of the command line */
+	/* [opts.split_count] names, allocated here, and their SRCs, parts of the command line or of
+	 * `preset` */
 	char **split_names;
 	const char **split_specs;
 	char **array_names; /* [opts.array_count], owned in the same way */
 	const char **array_specs;
 	struct tool_graph_args graph;
+	struct tool_preset_args preset;
 	struct tool_common common;
 };
 
-/* Append a NAME=SRC, whose name has `length` bytes, to the two lists at names_at and specs_at. */
-static void add_named(const struct argp_state *state, char ***names_at, const char ***specs_at,
-                      size_t *count_at, const char *text, size_t length)
+/* Append a name of `length` bytes and its SRC to the two lists at names_at and specs_at. @return
+ * RUNG_E_NOMEM on failure */
+static int append_named(char ***names_at, const char ***specs_at, size_t *count_at,
+                        const char *name, size_t length, const char *spec)
 {
 	const size_t count = *count_at + 1;
 	char **names = realloc(*names_at, count * sizeof(*names));
@@ -37,11 +40,20 @@ static void add_named(const struct argp_state *state, char ***names_at, const ch
 	*names_at = names ? names : *names_at;
 	*specs_at = specs ? specs : *specs_at;
 	if (names && specs)
-		names[count - 1] = strndup(text, length);
+		names[count - 1] = strndup(name, length);
 	if (!names || !specs || !names[count - 1])
-		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
-	specs[count - 1] = text + length + 1;
+		return RUNG_E_NOMEM;
+	specs[count - 1] = spec;
 	*count_at = count;
+	return 0;
+}
+
+/* Append a NAME=SRC, whose name has `length` bytes. */
+static void add_named(const struct argp_state *state, char ***names_at, const char ***specs_at,
+                      size_t *count_at, const char *text, size_t length)
+{
+	if (append_named(names_at, specs_at, count_at, text, length, text + length + 1) < 0)
+		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
 }
 
 /* --source SRC is the features; --source NAME=SRC another array, as with rung stage --features. */
@@ -92,10 +104,12 @@ static void check_sample(const struct argp_state *state, void *ctx)
 {
 	const struct verify_args *args = ctx;
 	const struct rung_verify_opts *opts = &args->opts;
-	const int given = opts->source || tool_graph_given(&args->graph);
+	const int given = opts->source || tool_graph_given(&args->graph) || args->preset.kind;
 
 	if ((opts->sample_rows || opts->sample_share > 0) && !given)
 		argp_error(state, "--sample needs --source or --graph; give one of them");
+	if (args->graph.none && args->preset.kind)
+		argp_error(state, "--graph none: the given dataset provides a graph; omit --graph");
 }
 
 static const struct tool_option options[] = {
@@ -129,6 +143,7 @@ static const struct tool_option options[] = {
 
 static const struct tool_part parts[] = {
 	TOOL_PART(tool_common_set, struct verify_args, common),
+	TOOL_PART(tool_dataset_set, struct verify_args, preset),
 	TOOL_PART(tool_graph_set, struct verify_args, graph),
 	{ 0 },
 };
@@ -347,6 +362,35 @@ static void print_report(const struct verify_args *args, const struct rung_verif
 		       args->dir);
 }
 
+/* Sources of --dataset, except those that were given by their own options. @return an exit code */
+static int fill_sources(const char *name, struct verify_args *args)
+{
+	const int no_splits = args->opts.split_count == 0, no_arrays = args->opts.array_count == 0;
+	struct rung_stage_opts stage = RUNG_STAGE_OPTS_INIT;
+	int rc;
+
+	stage.graph = args->graph.opts;
+	stage.features = args->opts.source;
+	stage.labels = args->opts.labels;
+	stage.split_count = args->opts.split_count;
+	stage.array_count = args->opts.array_count;
+	rc = tool_preset_fill(&args->preset, &stage);
+	if (rc < 0)
+		return tool_fail(name, rc);
+	args->graph.opts = stage.graph;
+	args->opts.source = stage.features;
+	args->opts.labels = stage.labels;
+	for (size_t i = 0; rc == 0 && no_splits && i < stage.split_count; i++)
+		rc = append_named(&args->split_names, &args->split_specs, &args->opts.split_count,
+		                  stage.splits[i].name, strlen(stage.splits[i].name),
+		                  stage.splits[i].spec);
+	for (size_t i = 0; rc == 0 && no_arrays && i < stage.array_count; i++)
+		rc = append_named(&args->array_names, &args->array_specs, &args->opts.array_count,
+		                  stage.arrays[i].name, strlen(stage.arrays[i].name),
+		                  stage.arrays[i].spec);
+	return rc < 0 ? tool_error(name, TOOL_FAILED, "no memory for the options") : TOOL_DONE;
+}
+
 /* Verify and report. @return an exit code */
 static int run(const char *name, struct verify_args *args)
 {
@@ -354,6 +398,9 @@ static int run(const char *name, struct verify_args *args)
 	struct tool_progress progress;
 	int rc, ok;
 
+	rc = fill_sources(name, args);
+	if (rc != TOOL_DONE)
+		return rc;
 	tool_progress_init(&progress, name, args->common.quiet);
 	args->opts.graph = tool_graph_given(&args->graph) ? &args->graph.opts : NULL;
 	args->opts.split_names = (const char *const *)args->split_names;
@@ -398,5 +445,6 @@ int cmd_verify(int argc, char **argv)
 	free(args.split_names);
 	free(args.split_specs);
 	free(args.graph.specs);
+	tool_preset_free(&args.preset);
 	return code;
 }

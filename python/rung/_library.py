@@ -41,7 +41,8 @@ _SCALARS: dict[str, Any] = {
 _ADDRESSES = (None, ctypes.c_int64, ctypes.c_uint64)   # a pointer to one of these is an integer
 
 _CONSTANT = re.compile(r"^#define (RUNG_\w+) (\d+)\s*$", re.M)
-_ENUM = re.compile(r"^enum (\w+) \{\s*(RUNG_\w+(?: = 0)?(?:\s*,\s*RUNG_\w+)*)\s*\}", re.M)
+_ENUM = re.compile(r"^enum (?:(\w+) )?\{([^{}()]*)\}", re.M)
+_ENUMERATOR = re.compile(r"\s*(RUNG_\w+)(?: = (\d+)(?: << (\d+))?)?\s*")
 _STRUCT = re.compile(r"^struct (\w+) \{([^{}]*)\};", re.M)
 _CALLBACK = re.compile(r"^typedef (\w+) \(\*(\w+)\)\(([^()]*)\);", re.M)
 _FUNCTION = re.compile(r"^RUNG_API ([^;()]*?)(\w+)\(([^()]*)\);", re.M)
@@ -75,7 +76,7 @@ class Headers:
     Attributes:
         structs: subclasses of `Struct`
         constants: values of `#define`s and enumerators
-        enums: names of the enumerators of each enum, which count from 0
+        enums: names of the enumerators of each named enum, in their order
         callbacks: ctypes function types
         functions: type of the result, and list of the types of the arguments
 
@@ -87,9 +88,12 @@ class Headers:
         self.folder = folder
         text = self._read()
         self.constants = {name: int(value) for name, value in _CONSTANT.findall(text)}
-        self.enums = {name: re.findall(r"RUNG_\w+", body) for name, body in _ENUM.findall(text)}
-        for names in self.enums.values():
-            self.constants.update((name, value) for value, name in enumerate(names))
+        self.enums: dict[str, list[str]] = {}
+        for name, body in _ENUM.findall(text):
+            values = self._enumerators(body)
+            self.constants.update(values)
+            if name:
+                self.enums[name] = list(values)
         self.structs: dict[str, type[Struct]] = {}
         self._bodies = dict(_STRUCT.findall(text))
         self.callbacks: dict[str, Any] = {}
@@ -111,6 +115,19 @@ class Headers:
                 code, *commented = header.read().split("/*")
             parts += [code, *(part.partition("*/")[2] for part in commented)]
         return "".join(parts).replace("const ", "")
+
+    @staticmethod
+    def _enumerators(body: str) -> dict[str, int]:
+        """Return the values of an enum by name; an enum of another form has none."""
+        values: dict[str, int] = {}
+        for part in body.split(","):
+            found = _ENUMERATOR.fullmatch(part)
+            if found is None:
+                return {}
+            name, first, shift = found.groups()
+            values[name] = (int(first) << int(shift or 0) if first
+                            else list(values.values())[-1] + 1 if values else 0)
+        return values
 
     def _struct(self, name: str) -> Optional[type[Struct]]:
         """Return a struct's class, created at first use; None for an undefined struct."""

@@ -91,6 +91,9 @@ class Dataset:
             `draws` is "all" or "new"
         score: name of the method that ranked the rows
         splits, arrays: names of the splits and of the further arrays
+        vertex_types, relations: names of the vertices and of the edges as in PyG's metadata, such
+            as ("paper",) and (("paper", "cites", "paper"),); ("vertex",) and "edge" without a
+            description
         has_labels: bool
 
     Raises:
@@ -126,6 +129,10 @@ class Dataset:
         self.arrays: tuple[str, ...] = tuple(text(info.array_names[i])
                                              for i in range(info.array_count))
         self.has_labels = bool(info.has_labels)
+        vertex_type = text(info.vertex_type)
+        self.vertex_types: tuple[str, ...] = (vertex_type,)
+        self.relations: tuple[tuple[str, str, str], ...] = (
+            (vertex_type, text(info.relation), vertex_type),)
 
     def _open(self) -> Owned:
         memory = self._memory

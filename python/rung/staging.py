@@ -10,7 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import byref, c_char_p, c_int, c_uint32
+from ctypes import POINTER, byref, c_char_p, c_int, c_uint32
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Optional, Union
@@ -19,7 +19,7 @@ import numpy as np
 
 from ._library import DRAWS, STAGE_PADS, ROW_ORDERS, UINT32_MAX, c, check, lib, string, text
 from .errors import BusyError, ExistsError, InvalidError
-from .owned import Folder, remove_folder
+from .owned import Folder, Owned, remove_folder
 from .sizes import Size, choice, size_bytes, whole_number
 
 Source = Union[str, os.PathLike, np.ndarray, Any]
@@ -249,6 +249,10 @@ def _set_sources(opts: c.rung_stage_opts, sources: _Sources, given: SimpleNamesp
     opts.arrays, opts.array_count = _named(sources, given.arrays, "array", c.rung_stage_array)
     if given.score_source is not None:
         opts.score_spec = sources.spec(given.score_source, "score_source")
+    if given.features is None:
+        if given.dataset is None:
+            raise InvalidError("features=None: no features; pass features, or dataset")
+        return
     if given.in_place and not isinstance(given.features, (str, os.PathLike)):
         raise InvalidError("in_place=True: the features are in memory; pass the path of a file "
                            "that stays in place")
@@ -262,7 +266,9 @@ def _set_score(opts: c.rung_stage_opts, given: SimpleNamespace) -> None:
                            "of them")
     score = "blend" if given.score is None else given.score
     check(lib.rung_score_method_parse(string(score, "score"), byref(method)))
-    opts.score.method, opts.score.draws = method.value, choice(given.draws, DRAWS, "draws")
+    opts.score.method = method.value
+    if given.draws is not None:
+        opts.score.draws = choice(given.draws, DRAWS, "draws")
     opts.score.seed = whole_number(given.seed, "seed", 2**63 - 1)
     hops = fanout_array(given.fanouts)
     opts.fanouts, opts.fanout_count = hops, len(hops)
@@ -280,6 +286,39 @@ def _set_work(opts: c.rung_stage_opts, given: SimpleNamespace) -> None:
     opts.stripe_dirs, opts.stripe_count = _texts(folders)
 
 
+def _set_described(opts: c.rung_stage_opts, described: Any, given: SimpleNamespace) -> None:
+    """Fill in the options that the caller did not give from the description `given.dataset`.
+
+    Args:
+        described: owns the texts and lists that the options then refer to
+    """
+    parts = {"graph": c.RUNG_PRESET_GRAPH, "features": c.RUNG_PRESET_FEATURES,
+             "labels": c.RUNG_PRESET_LABELS, "splits": c.RUNG_PRESET_SPLITS,
+             "arrays": c.RUNG_PRESET_ARRAYS}
+    wanted = [name for name in parts if getattr(given, name) is None]
+    check(lib.rung_preset_open(c.RUNG_PRESET_DESCRIPTION, string(given.dataset, "dataset"), None,
+                               sum(parts[name] for name in wanted), byref(described.pointer)))
+    preset = described.pointer.contents
+    if "graph" in wanted:
+        opts.graph.specs, opts.graph.spec_count = preset.graphs, preset.graph_count
+        opts.graph.undirected |= preset.undirected
+    if "features" in wanted:
+        opts.features = preset.features
+    if "labels" in wanted:
+        opts.labels = preset.labels
+    if "splits" in wanted:
+        opts.splits, opts.split_count = preset.splits, preset.split_count
+    if "arrays" in wanted:
+        opts.arrays, opts.array_count = preset.arrays, preset.array_count
+    opts.vertex_type, opts.relation = preset.vertex_type, preset.relation
+    opts.graph.vertex_count = opts.graph.vertex_count or preset.vertex_count
+    opts.batch_size = opts.batch_size or preset.batch_size
+    if opts.fanout_count == 0:
+        opts.fanouts, opts.fanout_count = preset.fanouts, preset.fanout_count
+    if given.draws is None:
+        opts.score.draws = preset.draws
+
+
 def _result(out: str, report: c.rung_stage_report) -> StageResult:
     phases = report.phases[: report.phase_count]
     return StageResult(
@@ -295,6 +334,7 @@ def _run(given: SimpleNamespace) -> StageResult:
     half_done = out + ".partial"
     opts, report = c.rung_stage_opts(), c.rung_stage_report()
     sources = _Sources(out)
+    described: Any = Owned(lib.rung_preset_close, pointer=POINTER(c.rung_preset)())
     shown = _Progress(given.progress)
     # Do not remove half-done work that existed before this call, or that also has files in stripe
     # folders.
@@ -304,6 +344,8 @@ def _run(given: SimpleNamespace) -> StageResult:
         _set_sources(opts, sources, given)
         _set_score(opts, given)
         _set_work(opts, given)
+        if given.dataset is not None:
+            _set_described(opts, described, given)
         with shown:
             status = lib.rung_stage(byref(opts), byref(report))
         if shown.error is not None:
@@ -320,6 +362,7 @@ def _run(given: SimpleNamespace) -> StageResult:
         # The exception refers to this frame, and the frame to all arrays: a cycle that would keep
         # them in memory.
         shown.error = None
+        described.release()
         sources.remove()
     if report.old_left:
         said = text(lib.rung_last_error())
@@ -327,14 +370,14 @@ def _run(given: SimpleNamespace) -> StageResult:
     return _result(out, report)
 
 
-def stage(out: Union[str, os.PathLike], *, features: Source,
-          graph: Union[Source, Sequence[Source], None] = None, labels: Optional[Source] = None,
+def stage(out: Union[str, os.PathLike], *, features: Optional[Source] = None,
+          graph: Union[Source, Sequence[Source], None] = None,
+          dataset: Union[str, os.PathLike, None] = None, labels: Optional[Source] = None,
           splits: Optional[Mapping[str, Source]] = None,
           arrays: Optional[Mapping[str, Source]] = None, undirected: bool = False,
-          dedup: bool = False, vertex_count: int = 0,
-          score: Optional[str] = None, score_source: Optional[Source] = None,
-          fanouts: Sequence[int] = (), batch_size: int = 0, draws: str = "all", seed: int = 0,
-          memory: Size = 0, threads: int = 0,
+          dedup: bool = False, vertex_count: int = 0, score: Optional[str] = None,
+          score_source: Optional[Source] = None, fanouts: Sequence[int] = (), batch_size: int = 0,
+          draws: Optional[str] = None, seed: int = 0, memory: Size = 0, threads: int = 0,
           force: bool = False, resume: bool = False, dry_run: bool = False, in_place: bool = False,
           row_order: str = "auto", pad: str = "none",
           stripe: Sequence[Union[str, os.PathLike]] = (),
@@ -346,9 +389,9 @@ def stage(out: Union[str, os.PathLike], *, features: Source,
     to temporary files in the folder that contains `out`.
 
     Args:
-        out: folder to create for `rung.open()`; its parent must exist. It appears under this name
-            only when it is complete
-        features: [vertices, ...] of any dtype
+        out: folder to create for `rung.open()` in an existing folder; it appears when complete
+        features: [vertices, ...] of any dtype; required without `dataset`
+        dataset: path of a dataset.json (docs/DATASET.md), which provides what is not given here
         graph: integers [2, E] or [E, 2], each edge from row 0 to row 1, the direction in which
             messages flow; "csc:INDPTR,INDICES" with the in-neighbours of each vertex, "csr:..."
             with the out-neighbours; or a list of edge lists. None: no graph, as for rows of authors
@@ -363,7 +406,7 @@ def stage(out: Union[str, os.PathLike], *, features: Source,
             "degree"
         score_source: float32 [vertices] that ranks the rows, instead of `score`
         fanouts, batch_size, draws: how training will sample: hop 0 first (default 25, 10), -1: all
-            neighbours; seeds per batch (default 1024); "all" (DGL) or "new" (PyG)
+            neighbours; seeds per batch (default 1024); "all" (DGL, default) or "new" (PyG)
         seed: seed of scores that draw
         memory: limit: bytes or "4GiB" (default: 1/4 of RAM, or 3/4 of free memory if that is less)
         threads: number of threads; 0: OpenMP's number
@@ -382,7 +425,7 @@ def stage(out: Union[str, os.PathLike], *, features: Source,
     Raises:
         ExistsError, BusyError: `out` exists, or another job or process is staging to it.
         NotFoundError, FormatError, RangeError: a source does not exist, or is malformed.
-        CorruptError: a written file or an input changed during the run; nothing is published.
+        CorruptError: a written file or an input changed during the run.
         InvalidError: an argument is invalid, or `memory` is too small (`min_bytes` works).
         NoSpaceError, NoMemoryError, ReadError, CanceledError: see `rung.Error`.
     """

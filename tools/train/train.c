@@ -163,15 +163,14 @@ static int test_batch(struct trainer *trainer, const struct rung_loader_batch *b
 }
 
 /* Instead of training on a batch, keep it for as long as a device of the given rate would work on
- * it. Like that device, a consumer that had to wait does not work faster afterwards. */
-static void consume_batch(struct trainer *trainer)
+ * it. Time that was spent waiting for a batch is lost, as on that device. A timer that fires late
+ * shortens the next sleep instead. */
+static void consume_batch(struct trainer *trainer, uint64_t waited_ns)
 {
-	uint64_t now_ns = tool_now_ns(), end_ns = trainer->busy_until_ns;
-	struct timespec end;
-	end_ns = (end_ns > now_ns ? end_ns : now_ns) +
-	         (uint64_t)(1e9 / trainer->run->args->consumer);
-	end.tv_sec = (time_t)(end_ns / 1000000000u);
-	end.tv_nsec = (long)(end_ns % 1000000000u);
+	uint64_t end_ns =
+		trainer->busy_until_ns + waited_ns + (uint64_t)(1e9 / trainer->run->args->consumer);
+	struct timespec end = { .tv_sec = (time_t)(end_ns / 1000000000u),
+		                .tv_nsec = (long)(end_ns % 1000000000u) };
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &end, NULL) == EINTR) {
 	}
 	trainer->busy_until_ns = end_ns;
@@ -195,19 +194,20 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 	struct train_run *run = trainer->run;
 	const struct train_split *split = &run->data->splits[TRAIN_SPLIT_TRAIN];
 	const struct rung_loader_batch *batch;
-	uint64_t start_ns = tool_now_ns(), compute_ns = 0, done = 0;
+	uint64_t start_ns = tool_now_ns(), end_ns = start_ns, compute_ns = 0, done = 0;
 	struct rung__rng stream = { train_key(run->args->seed, number, 0) };
 	double loss_sum = 0, loss;
 	int rc;
 	rung__shuffle(trainer->order, split->count, keyed_below, &stream);
 	snprintf(trainer->stage, sizeof(trainer->stage), "epoch %u", number + 1);
+	trainer->busy_until_ns = start_ns;
 	rc = begin_pass(run->loader, split, trainer->order, trainer->step);
 	while (rc >= 0 && (rc = rung_loader_next(run->loader, &batch)) > 0) {
 		uint64_t batch_ns = tool_now_ns(), seed_count = batch->seed_count;
 		int code = TOOL_DONE;
 		loss = (double)NAN;
 		if (run->args->consumer > 0)
-			consume_batch(trainer);
+			consume_batch(trainer, batch_ns - end_ns);
 		else
 			code = train_batch(trainer, batch, &loss);
 		rung_loader_put(run->loader, batch, NULL);
@@ -215,7 +215,8 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 			return code;
 		loss_sum += loss * (double)seed_count; /* the last batch may be smaller */
 		done += seed_count;
-		compute_ns += tool_now_ns() - batch_ns;
+		end_ns = tool_now_ns();
+		compute_ns += end_ns - batch_ns;
 		tool_progress_update(run->progress, trainer->stage, done, split->count);
 	}
 	epoch->load.size = sizeof(epoch->load);

@@ -68,7 +68,8 @@ def command_line(script):
     """The command line of this run, without options that name folders of this machine."""
     words = iter(sys.argv[1:])
     kept = [word for word in words if not (word in ("--rung", "--programs", "--dir", "--torch",
-                                                    "--numpy", "--peers") and next(words, None))]
+                                                    "--numpy", "--peers", "--venv", "--source")
+                                          and next(words, None))]
     return shlex.join([f"bench/{script}", *kept])
 
 

@@ -71,6 +71,7 @@ def parse_args():
     add("--host", type=size, help="rung's budget (default: the limit less what is outside it)")
     add("--batch", type=int, help="seeds per batch (default: 1024 times the scale)")
     add("--epochs", type=int, default=3)
+    add("--lr", type=float, default=0.001, help="of Adam, small as the batches (default: 0.001)")
     add("--dir", help="folder on the disk to measure (default: the temporary folder)")
     add("--source", help="folder with a generated dataset.json, instead of generating one")
     add("--keep", action="store_true", help="do not remove the data at the end")
@@ -81,7 +82,9 @@ def parse_args():
     add("--opponents", action="store_true", help="also train with PyG and GraphBolt")
     add("--venv", help="folder with their packages, created if it does not exist (default: in the "
         "data's folder)")
-    add("--opponent-batches", type=int, default=100, help="their epoch is extrapolated from these")
+    add("--opponent-batches", type=int, default=100, help="their epoch is extrapolated from these, "
+        "or from as many as fit in --opponent-seconds (default: 100)")
+    add("--opponent-seconds", type=int, default=120, help="(default: 120)")
     add("--seed", type=int, default=1)
     args = parser.parse_args()
     args.limit = args.limit or max(int(LIMIT * args.scale), LIMIT_MIN)
@@ -170,9 +173,11 @@ def run_opponents(args, run, done, folder, found):
     found["opponents"] = opponents.run(args, run, folder)
     ours = done["train"]["epochs"][0]["seconds"]
     for name, other in found["opponents"].items():
-        if other.get("epoch_s"):
+        if isinstance(other, dict) and other.get("epoch_s"):
             other["times_the_epoch_of_rung"] = other["epoch_s"] / ours
-            say(f"{name:10} {other['epoch_s']:8.1f} s per epoch (rung {ours:.1f} s)")
+            say(f"{name}: {other['epoch_s']:.0f} s per epoch in "
+                f"{other['smallest_limit_bytes'] >> 20} MiB (rung {ours:.0f} s in "
+                f"{args.limit >> 20} MiB)")
 
 
 def main():

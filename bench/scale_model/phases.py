@@ -4,6 +4,7 @@ import json
 import os
 import shlex
 import subprocess
+import threading
 import time
 
 from common import Failure, as_typed, drop_cached, say
@@ -47,9 +48,10 @@ def wait(process):
             + used.ru_stime}
 
 
-def run_limited(command, limit_bytes, folder, env=None):
+def run_limited(command, limit_bytes, folder, env=None, seconds=None):
     """Runs a command under the limit; None: without one. Returns its output, its messages, and
-    what was measured. `killed`: the limit was too small."""
+    what was measured. `killed`: the limit was too small. `stopped`: it took longer than
+    `seconds`."""
     out, err = (os.path.join(folder, name) for name in ("stdout", "stderr"))
     env = {**os.environ, "TMPDIR": folder, "OMP_WAIT_POLICY": "passive", **(env or {})}
     with Limit(limit_bytes or 1 << 62) as limit, open(out, "wb") as stdout, open(err,
@@ -61,16 +63,22 @@ def run_limited(command, limit_bytes, folder, env=None):
         process = subprocess.Popen(limit.wrap(command), preexec_fn=limit.enter, env=env,
                                    stdin=subprocess.DEVNULL, stdout=stdout,
                                    stderr=stderr)   # pylint: disable=consider-using-with
+        timer = threading.Timer(seconds or threading.TIMEOUT_MAX, process.kill)
+        timer.start()
         try:
             used = wait(process)
+            stopped = timer.finished.is_set()
+            timer.cancel()
         except BaseException:
+            timer.cancel()
             process.kill()
             process.wait()
             raise
         found = {"command": None, "seconds": time.monotonic() - began, "exit": process.returncode,
                  "limit_bytes": limit_bytes, "limit_kind": limit.kind if limit_bytes else None,
                  "peak_bytes": limit.peak(), **used,
-                 "killed": process.returncode == -9 and limit.kills() != 0}
+                 "stopped": stopped,
+                 "killed": process.returncode == -9 and not stopped and limit.kills() != 0}
     with open(out, encoding="utf-8") as file:
         text = file.read()
     with open(err, encoding="utf-8", errors="replace") as file:
@@ -110,7 +118,7 @@ class Run:
                             args.limit if limit == 0 else limit)
 
     def memory(self):
-        """Of commands that keep data in files: a third is left for the page cache."""
+        """For commands that keep data in files. A third is left for the page cache."""
         return str(self.args.limit * 2 // 3)
 
     def generate(self):
@@ -140,7 +148,7 @@ class Run:
         return int(BATCH_COPIES * rows * self.model["row_bytes"])
 
     def rows_per_batch(self, batch):
-        """Of sampled batches, by a plan without a limit."""
+        """Rows of a sampled batch, by a plan without a limit."""
         command = [self.args.rung, "plan", "--json", "--quiet", self.staged, "--batch", str(batch)]
         text, messages, found = run_limited(command, None, self.folder)
         if found["exit"]:
@@ -168,9 +176,10 @@ class Run:
                 "test_accuracy": report["test_accuracy"],
                 "majority_accuracy": report["majority_accuracy"]}
 
-    def seeded(self, epochs):
-        return ("--epochs", str(epochs), "--batch", str(self.args.batch), "--seed",
-                str(self.args.seed))
+    def seeded(self, epochs, batch=None):
+        args = self.args
+        return ("--epochs", str(epochs), "--batch", str(batch or args.batch), "--lr", str(args.lr),
+                "--seed", str(args.seed))
 
     def train(self):
         return self.train_with("train", "--host", str(self.host()), *self.seeded(self.args.epochs))
@@ -187,8 +196,7 @@ class Run:
     def batch1024(self):
         """The original's batch, under a limit that is raised by the memory of its batches."""
         rows = self.rows_per_batch(1024)
-        found = self.train_with("batch1024", "--host", str(self.host()), "--epochs", "1",
-                                "--batch", "1024", "--seed", str(self.args.seed),
+        found = self.train_with("batch1024", "--host", str(self.host()), *self.seeded(1, 1024),
                                 limit=self.args.limit + self.batch_bytes(rows))
         return {**found, "rows_per_batch": rows}
 

@@ -54,10 +54,11 @@
  * vertices as well.
  *
  * Creating. Other users and other loaders may use the store at the same time. The graph comes from
- * rung_dataset_load_graph() and has the vertex count of the store; it may be NULL if
- * sampler.hop_count is 0, and is NULL with gpu_sampler. RUNG_E_INVAL: threads, look_ahead or
- * gathers out of range; no csc, or a different vertex count; a gpu_sampler of another store, or
- * together with a csc; options that rung_sampler_create() rejects.
+ * rung_dataset_load_graph() and has the vertex count of the store. It may be NULL if the store has
+ * a structure (structure.h), which is then used, or if sampler.hop_count is 0, and is NULL with
+ * gpu_sampler. RUNG_E_INVAL: threads, look_ahead or gathers out of range; no csc, or a different
+ * vertex count; a gpu_sampler of another store, or together with a csc; options that
+ * rung_sampler_create() rejects.
  *
  * Batches. On the CPU rung_loader_next() waits until all rows of the batch are complete, on a GPU
  * only until its gather is submitted. Each batch has its own memory until it is put, so a caller
@@ -100,8 +101,9 @@ struct rung_loader_opts {
 	 * hop_count 0: no edges, a batch is its seeds */
 	struct rung_sampler_opts sampler;
 	uint64_t batch_size; /**< seeds per batch; 0: 1024 */
-	/** sampling threads; 0: one less than the allowed CPUs, at least 1, at most 8; with
-	 * gpu_sampler 2, each with one batch in flight on the GPU */
+	/** sampling threads; 0: one less than the allowed CPUs, at least 1, at most 8; 8 if some
+	 * lists of the graph are in a file; with gpu_sampler 2, each with one batch in flight on
+	 * the GPU */
 	uint32_t threads;
 	/** batches that are sampled and announced before they are gathered; 0: 16, with gpu_sampler
 	 * 2; at most RUNG_LOADER_LOOK_AHEAD_MAX. Each uses the memory of a sampled batch: 8 bytes
@@ -132,8 +134,8 @@ RUNG_INIT_FUNCTION(rung_loader_opts, { opts.sampler.size = sizeof(opts.sampler);
  * the top of this file.
  *
  * @param store       borrowed until the loader is destroyed; it may have other users
- * @param csc         relabelled graph, borrowed until the loader is destroyed; NULL with
- *                    opts->gpu_sampler
+ * @param csc         relabelled graph, borrowed until the loader is destroyed; NULL: the store's
+ *                    structure, or with opts->gpu_sampler
  * @param opts        NULL: defaults, which means no edges
  * @param loader_out  free with rung_loader_destroy()
  * @return 0, RUNG_E_INVAL, RUNG_E_ABI, RUNG_E_NOMEM, RUNG_E_NOSUP (as rung_sampler_create()),

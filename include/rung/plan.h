@@ -16,6 +16,12 @@
  * of the three counts. Rates that the profile does not have are assumed, and forecast_out->assumed
  * lists them.
  *
+ * Dividing. rung_plan_divide() opens the structure of the dataset within the budget, samples
+ * batches from it and closes it again. Then it creates plans with different structure_bytes and
+ * cache_bytes and counts, by a forecast, the device reads that these batches need with each. It
+ * allocates at most 32 MiB for the batches. Pass the result to rung_plan_create() in
+ * rung_plan_opts.host_bytes, structure_bytes and cache_bytes, with cache_share 0.
+ *
  * Placement. If the plan leaves the placement of host rows open (RUNG_NUMA_AUTO, CPUs of several
  * nodes gather, other nodes have memory too), a forecast selects the faster of two placements:
  * nearest to the readers first, or in blocks over all nodes. rung_plan_placement() and stores
@@ -97,6 +103,10 @@ struct rung_plan_opts {
 	/** cold-row cache as a share of the host budget, 0 to 1. The budget is host_bytes or its
 	 * default. 0: use cache_bytes. RUNG_E_INVAL if both are set */
 	double cache_share;
+	/** part of host_bytes for the neighbour lists of the graph, with the staging slots for
+	 * those in the file; the rest is for rows. 0: the lists are not planned; RUNG_BYTES_MAX:
+	 * all lists. rung_plan_divide() finds the best value */
+	uint64_t structure_bytes;
 };
 
 /** Initialiser: all defaults. In C++: rung_plan_opts_init(). */
@@ -163,8 +173,15 @@ struct rung_plan_traffic {
 	/** read from the NVMe tier, in whole sectors of sector_bytes, without merging */
 	double read_bytes_per_epoch;
 	uint32_t sector_bytes;
-	double seconds_per_epoch;      /**< predicted time of all gathers; NaN without a forecast */
+	/** predicted time of all gathers and of the reads of lists; NaN without a forecast */
+	double seconds_per_epoch;
 	struct rung_forecast forecast; /**< for the sampled batches; empty without a forecast */
+	/** distinct blocks of the graph's lists that a hop draws from, summed over hops; 0 if the
+	 * lists are not planned */
+	double blocks_per_epoch;
+	double cold_blocks_per_epoch; /**< of these, the ones in the file */
+	/** reads of lists for the sampled batches; empty without a forecast or a structure */
+	struct rung_forecast structure_forecast;
 };
 
 /**
@@ -223,6 +240,18 @@ RUNG_API const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *p
 RUNG_API const struct rung_plan_cache *rung_plan_cache(const struct rung_plan *plan);
 
 /**
+ * The plan of the graph's neighbour lists: its rows are the blocks of 512 bytes of the lists in
+ * rank order, its tiers "host" and "nvme", and its slots are for reading blocks from the file. The
+ * host bytes of both are part of the host budget.
+ *
+ * @return memory of the plan, valid until rung_plan_destroy(); NULL if rung_plan_opts did not ask
+ *         for the structure, or the graph has no edges
+ *
+ * Threads: any, while no call changes the plan.
+ */
+RUNG_API const struct rung_plan *rung_plan_structure(const struct rung_plan *plan);
+
+/**
  * Host bytes of the rank-to-vertex map of a dataset staged in place. Its rows are in the order of
  * the vertices, so the store needs the map to find cold rows. The map is part of the host budget.
  *
@@ -275,6 +304,22 @@ RUNG_API const char *rung_plan_placement_why(const struct rung_plan *plan);
  */
 RUNG_API const struct rung_tuning *rung_plan_tuning(const struct rung_plan *plan);
 
+/** The best division of a host budget, from rung_plan_divide(). Reads are those of the device, per
+ * batch, after merging and the cold-row cache. */
+struct rung_plan_division {
+	size_t size;              /**< sizeof(struct rung_plan_division), set by the caller */
+	uint64_t host_bytes;      /**< the budget that was divided */
+	uint64_t structure_bytes; /**< for rung_plan_opts */
+	uint64_t cache_bytes;     /**< for rung_plan_opts */
+	uint64_t batches;         /**< number of sampled batches */
+	uint32_t tried;           /**< number of divisions that were compared */
+	double row_reads;         /**< predicted reads of rows */
+	double list_reads;        /**< predicted reads of neighbour lists */
+	double rows_saved;        /**< reads that one more MiB for rows saves */
+	double structure_saved;   /**< the same for lists */
+	double cache_saved;       /**< the same for the cold-row cache */
+};
+
 /**
  * Callback of rung_plan_forecast() that returns the next batch as a list of ranks. A rank that
  * occurs twice in a batch is read once. The forecast has finished with a batch before the next
@@ -309,11 +354,30 @@ struct rung_forecast_opts {
 RUNG_INIT_FUNCTION(rung_forecast_opts, {})
 
 /**
+ * Divide a host budget between rows, lists of the graph and cold-row cache so that training needs
+ * the fewest device reads. See Dividing at the top of this file.
+ *
+ * @param opts          NULL: defaults. A nonzero structure_bytes or cache option is kept
+ * @param sampler       of the training; csc is not needed
+ * @param seeds         [seed_count] distinct train ranks
+ * @param batches_max   0: 32; fewer are sampled if they are large
+ * @param division_out  with `size` set; written on success
+ * @return 0, RUNG_E_INVAL (the budget is too small), RUNG_E_NOMEM, or an error of
+ *         rung_structure_open() or of the sampler
+ *
+ * Threads: any; it uses OpenMP threads.
+ */
+RUNG_API int rung_plan_divide(const struct rung_dataset *ds, const struct rung_plan_opts *opts,
+                              const struct rung_sampler_opts *sampler, const uint64_t *seeds,
+                              uint64_t seed_count, uint32_t batch_size, uint32_t batches_max,
+                              struct rung_plan_division *division_out);
+
+/**
  * Predict the traffic of training: sample up to `batches_max` batches of a shuffled epoch, count
  * the rows of each tier and, with `forecast`, predict the time of the gathers. The hit_share of
  * every tier of the plan is set.
  *
- * @param csc          relabelled graph (rung_dataset_load_graph())
+ * @param csc          relabelled graph (rung_dataset_load_graph()); NULL with sampler->structure
  * @param seeds        [seed_count] distinct train ranks
  * @param batches_max  0: 32
  * @param forecast     predicts times; NULL: only traffic

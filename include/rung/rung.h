@@ -16,7 +16,6 @@
 #include "numa.h"
 #include "plan.h"
 #include "profile.h"
-#include "preset.h"
 #include "rank.h"
 #include "sampler.h"
 #include "source.h"
@@ -24,6 +23,7 @@
 #include "stats.h"
 #include "status.h"
 #include "store.h"
+#include "structure.h"
 #include "trace.h"
 
 #endif

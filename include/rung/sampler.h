@@ -40,6 +40,7 @@ extern "C" {
 
 struct rung_sampler;
 struct rung_batch;
+struct rung_structure;
 
 /** The vertices of a batch that draw at a hop. */
 enum rung_draws {
@@ -59,8 +60,12 @@ struct rung_sampler_opts {
 	const uint32_t *fanouts;
 	uint32_t hop_count; /**< 1 to RUNG_HOPS_MAX */
 	uint64_t seed;      /**< of all draws */
-	uint32_t threads;   /**< 0: OpenMP's default; draws do not depend on it */
+	/** 0: OpenMP's default, with lists in a file 8; draws do not depend on it */
+	uint32_t threads;
 	enum rung_draws draws;
+	/** graph whose cold lists are in a file (structure.h), instead of one in memory; borrowed
+	 * until the sampler is destroyed. NULL: the graph is in memory */
+	struct rung_structure *structure;
 };
 
 /** Initialiser: all defaults. In C++: rung_sampler_opts_init(). */
@@ -83,7 +88,7 @@ struct rung_block {
  * Create a sampler for a graph. See Memory at the top of this file.
  *
  * @param csc          borrowed until the sampler is destroyed; arrays that were checked by
- *                     rung_csc_check() or loaded by rung
+ *                     rung_csc_check() or loaded by rung. NULL with opts->structure
  * @param opts         fanouts, seed and threads; copied
  * @param sampler_out  free it with rung_sampler_destroy()
  * @return 0, RUNG_E_INVAL, RUNG_E_NOMEM, RUNG_E_NOSUP (a list of 2^32 ids of 4 bytes)

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 
 #include "dataset/manifest.h"
-#include "rung/preset.h"
+#include "rung/stage.h"
 
 /* two per split and array, and the paths and specs of the other files */
 #define RUNG__PRESET_TEXTS_MAX  1024u

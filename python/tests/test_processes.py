@@ -297,9 +297,9 @@ def test_sharing_without_the_cache(staged, ids, tmp_path):
 
 
 def test_a_stopped_process_delays_another_once_per_stop():
-    """Run bench/stopped.py on small data. The length of the delays is not checked."""
+    """Run bench/python/stopped.py on small data. The length of the delays is not checked."""
     here = os.path.dirname(os.path.abspath(__file__))
-    script = os.path.join(here, "..", "..", "bench", "stopped.py")
+    script = os.path.join(here, "..", "..", "bench", "python", "stopped.py")
     sizes = ["--vertices", "20000", "--hot", "4000", "--stops", "4", "--samples", "20"]
     done = subprocess.run([sys.executable, "-B", script, *sizes, "--guard", "60"],
                           capture_output=True, text=True, check=False)

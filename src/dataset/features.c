@@ -12,6 +12,7 @@
 
 #include "file/file.h"
 #include "dataset/features.h"
+#include "dataset/manifest.h"
 
 /* The file with this name; NULL: the manifest does not list it. */
 static const struct rung_dataset_file *find(const struct rung_dataset *ds, const char *name)
@@ -59,6 +60,18 @@ int rung__array_open(const struct rung_dataset *ds, const char *name,
 {
 	*array_out = (struct rung__features){ .layout = { .file_count = 0 } };
 	return open_file(ds, name, array_out);
+}
+
+int rung__lists_open(const struct rung_dataset *ds, struct rung__features *lists_out)
+{
+	int rc = rung__array_open(ds, RUNG__INDICES, lists_out);
+	struct rung__layout *layout = &lists_out->layout;
+
+	layout->row_bytes = layout->row_stride = RUNG__LIST_BLOCK_BYTES;
+	/* one file: not used, but a layout that is complete can be shared with other processes */
+	layout->block_rows = layout->file_bytes[0] / RUNG__LIST_BLOCK_BYTES + 1;
+	layout->is_lists = 1;
+	return rc;
 }
 
 /* Open the source of rows that were left in it. It was checked when the dataset was opened, and may

@@ -28,6 +28,11 @@ int rung__array_open(const struct rung_dataset *ds, const char *name,
  */
 int rung__features_open(const struct rung_dataset *ds, struct rung__features *features_out);
 
+/** Open the neighbour lists of a dataset's graph as rows of RUNG__LIST_BLOCK_BYTES, for the tiers
+ * that serve rows. The last block may extend past the end of the file. Close it with
+ * rung__features_close(). */
+int rung__lists_open(const struct rung_dataset *ds, struct rung__features *lists_out);
+
 /** Close the files. Calling it again does nothing. */
 void rung__features_close(struct rung__features *features);
 

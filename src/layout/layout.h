@@ -4,6 +4,7 @@
 #define RUNG_LAYOUT_LAYOUT_H
 
 #include "base/base.h"
+#include "layout/list_block.h"
 #include "rung/store.h"
 
 /** Rows in memory: rank r is at base + (r - rank_first) * stride. */
@@ -35,7 +36,14 @@ struct rung__layout {
 	 * if only sizes matter */
 	const void *vertex_of_rank;
 	uint64_t file_bytes[RUNG__FILES_MAX];
+	uint64_t is_lists; /* 1: the rows are blocks of the graph's neighbour lists */
 };
+
+/** What a row is, for messages that name one by its rank. */
+static inline const char *rung__row_noun(const struct rung__layout *layout)
+{
+	return layout->is_lists ? "block of neighbour lists" : "row of rank";
+}
 
 /** The file that has a rank's row. */
 static inline uint64_t rung__row_file(const struct rung__layout *layout, uint64_t rank)

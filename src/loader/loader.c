@@ -8,6 +8,8 @@
 #include <sched.h>
 
 #include "loader/state.h"
+#include "rung/structure.h"
+#include "sample/lists.h"
 
 #define BATCH_SIZE_DEFAULT 1024u
 /* batches: enough for the cache to know the next uses (rung_prefetch()); a few tens of MiB */
@@ -32,16 +34,29 @@ static uint32_t cpus_allowed(void)
 	                                                    : THREADS_DEFAULT_MAX;
 }
 
-/* One CPU is left to the caller, who trains. */
-static uint32_t threads_default(void)
+/* One CPU is left to the caller, who trains. Threads that sample lists in a file wait for the
+ * device most of the time, so their number does not depend on the CPUs: enough to keep it busy. */
+static uint32_t threads_default(const struct rung_loader_opts *opts)
 {
+	const struct rung_structure *structure = opts->sampler.structure;
+
+	if (structure && structure->lists.resident_count < structure->lists.csc.edge_count)
+		return THREADS_DEFAULT_MAX;
 	return RUNG__MIN(RUNG__MAX(cpus_allowed(), 2u) - 1, THREADS_DEFAULT_MAX);
+}
+
+/* Without a graph from the caller, the store's own is used. */
+static void default_graph(const struct rung_store *store, const struct rung_csc *csc,
+                          struct rung_loader_opts *opts)
+{
+	if (!csc && opts->sampler.hop_count > 0 && !opts->sampler.structure)
+		opts->sampler.structure = rung_store_structure(store);
 }
 
 /* Copy the caller's options, check them and fill in defaults. `opts` has the defaults of the
  * initialiser, which stay for members that an older caller does not know. */
-static int copy_opts(const struct rung_store *store, const struct rung_loader_opts *caller_opts,
-                     struct rung_loader_opts *opts)
+static int copy_opts(const struct rung_store *store, const struct rung_csc *csc,
+                     const struct rung_loader_opts *caller_opts, struct rung_loader_opts *opts)
 {
 	/* Each gather occupies a request of the store, and one is left to the caller. A store with
 	 * a single request still allows one gather: while the caller has that request, the feeder
@@ -71,12 +86,13 @@ static int copy_opts(const struct rung_store *store, const struct rung_loader_op
 		                  " requests, one of them reserved for the caller; "
 		                  "use at most %" PRIu32 " or raise requests_max",
 		                  opts->gathers, store->opts.requests_max, gathers_max);
+	default_graph(store, csc, opts);
 	opts->batch_size = opts->batch_size ? opts->batch_size : BATCH_SIZE_DEFAULT;
 	if (opts->look_ahead == 0)
 		opts->look_ahead = opts->gpu_sampler ? AHEAD_DEFAULT_GPU : AHEAD_DEFAULT;
 	opts->gathers = opts->gathers ? opts->gathers : RUNG__MIN(GATHERS_DEFAULT, gathers_max);
 	if (opts->threads == 0)
-		opts->threads = opts->gpu_sampler ? THREADS_DEFAULT_GPU : threads_default();
+		opts->threads = opts->gpu_sampler ? THREADS_DEFAULT_GPU : threads_default(opts);
 	return 0;
 }
 
@@ -86,6 +102,9 @@ static int copy_opts(const struct rung_store *store, const struct rung_loader_op
 static int check_graph(const struct rung_store *store, const struct rung_csc *csc,
                        const struct rung_loader_opts *opts)
 {
+	const struct rung_structure *structure = opts->sampler.structure;
+	uint64_t vertex_count;
+
 	if (opts->gpu_sampler && (csc || opts->sampler.hop_count > 0))
 		return rung__fail(RUNG_E_INVAL,
 		                  "loader: a GPU sampler, and a graph or hops for the "
@@ -94,17 +113,19 @@ static int check_graph(const struct rung_store *store, const struct rung_csc *cs
 		return rung__gpu_sampler_check(opts->gpu_sampler, store, opts->batch_size);
 	if (opts->sampler.hop_count == 0)
 		return 0;
-	if (!csc)
+	if (!csc && !structure)
 		return rung__fail(RUNG_E_INVAL,
 		                  "loader: %" PRIu32
-		                  " hops but no graph; pass a graph, or hop_count 0",
+		                  " hops but no graph; pass a graph, open the store with a plan "
+		                  "that has structure_bytes, or set hop_count 0",
 		                  opts->sampler.hop_count);
-	if (csc->vertex_count != store->shape.vertex_count)
+	vertex_count = csc ? csc->vertex_count : structure->lists.csc.vertex_count;
+	if (vertex_count != store->shape.vertex_count)
 		return rung__fail(RUNG_E_INVAL,
 		                  "loader: the graph has %" PRIu64
 		                  " vertices, but the store has %" PRIu64
 		                  "; pass the relabelled graph of the store's dataset",
-		                  csc->vertex_count, store->shape.vertex_count);
+		                  vertex_count, store->shape.vertex_count);
 	return 0;
 }
 
@@ -162,7 +183,7 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc,
 {
 	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;
 	struct rung_loader *loader;
-	int rc = copy_opts(store, caller_opts, &opts);
+	int rc = copy_opts(store, csc, caller_opts, &opts);
 
 	if (rc == 0)
 		rc = check_graph(store, csc, &opts);

@@ -2,19 +2,24 @@
 /**
  * Internal form of the plan, read by the store.
  *
- * plan.c assigns ranks to tiers, plan_device.c chooses the GPUs and their budget, plan_placement.c
- * and plan_interleave.c choose NUMA nodes. plan_predict.c samples batches and counts the tiers of
- * their rows. plan_forecast.c predicts seconds with a machine profile (profile.c, profile_rates.c):
- * it processes the batches as the store would, including the cache and merged reads. plan_choose.c
- * derives queue depth, gap and threads from the profile; a store uses them for options that are not
- * set. A rate that the profile lacks is assumed, and reported as assumed.
+ * plan_tiers.c assigns ranks to tiers, plan_device.c chooses the GPUs and their budget,
+ * plan_placement.c and plan_interleave.c choose NUMA nodes. plan_predict.c samples batches and
+ * counts the tiers of their rows. plan_forecast.c predicts seconds with a machine profile
+ * (profile.c, profile_rates.c): it processes the batches as the store would, including the cache
+ * and merged reads. plan_choose.c derives queue depth, gap and threads from the profile; a store
+ * uses them for options that are not set. A rate that the profile lacks is assumed, and reported as
+ * assumed.
  *
  * With sample_on_gpu the arrays of the graph are part of the budgets of GPUs and host. The GPUs get
  * the same share of the graph as of the rows.
  *
- * A plan points into itself (device.why, device.gpus, `only`), so it is never copied. It owns only
- * placement_list. Only rung_plan_predict() and rung_plan_forecast() change a plan after its
- * creation; the caller allows no other call at that time, so there is no lock.
+ * The lists of the graph are planned as rows of RUNG__LIST_BLOCK_BYTES in a second plan, which the
+ * plan of the features owns. So everything here works for both.
+ *
+ * A plan points into itself (device.why, device.gpus, `only`), so it is never copied. It owns
+ * placement_list and the plan of the lists. Only rung_plan_predict() and rung_plan_forecast()
+ * change a plan after its creation; the caller allows no other call at that time, so there is no
+ * lock.
  */
 #ifndef RUNG_PLAN_INTERNAL_H
 #define RUNG_PLAN_INTERNAL_H
@@ -37,6 +42,7 @@ struct rung_plan {
 	uint64_t graph_lines[2];            /* lines of 128 bytes in indptr and indices */
 	int gpus[RUNG_GPUS_MAX];            /* [device.gpu_count]; a GPU may occur several times */
 	char device_why[RUNG__ERROR_BYTES]; /* text of device.why */
+	uint64_t host_bytes;                /* the host budget, with its default filled in */
 	uint64_t vertex_count;
 	uint64_t row_bytes;
 	uint64_t row_stride;   /* bytes from row to row, in files and in memory */
@@ -62,7 +68,33 @@ struct rung_plan {
 	bool interleave_requested; /* the caller requested interleaving, so there is no choice */
 	struct rung_placement *placement_list; /* [placement_count] */
 	size_t placement_count;
+	bool is_lists;      /* the rows are blocks of the graph's lists */
+	bool has_structure; /* the lists are planned too */
+	/* the plan of the lists, whose bytes are part of the host budget; NULL: not planned, or the
+	 * graph has no edges */
+	struct rung_plan *structure;
 };
+
+/* line of the graph's arrays, the unit in which kernels read them */
+#define RUNG__LINE_BYTES 128u
+
+/* ---- plan_tiers.c ---- */
+
+/**
+ * Spend the budget of the GPUs. The map of ids can use half of it; then comes the graph, then rows
+ * that are replicated on the gathering GPU, then rows that are interleaved over all GPUs.
+ * @param gpu_bytes  of each GPU, may be RUNG_BYTES_MAX
+ * @return the number of rows on GPUs
+ */
+uint64_t rung__plan_on_gpus(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                            uint64_t gpu_bytes);
+
+/**
+ * Divide the host budget, and with it the ranks from `first` on, which are not on GPUs.
+ * @return 0 or RUNG_E_INVAL (the budget is too small)
+ */
+int rung__plan_on_host(struct rung_plan *plan, const struct rung_plan_opts *opts,
+                       uint64_t host_bytes, uint64_t first);
 
 /* ---- plan_placement.c ---- */
 
@@ -75,9 +107,10 @@ int rung__plan_inspect_machine(struct rung_plan *plan, const struct rung_plan_op
                                struct rung_topology **topology_out);
 
 /** Decide the placement of host memory, when all its sizes are known.
- * @param topology  NULL: nothing is placed, only the list for users is built */
+ * @param budgets  memory left on each node, from which this plan's is subtracted; NULL: nothing is
+ *                 placed, only the list for users is built */
 int rung__plan_place_host(struct rung_plan *plan, const struct rung_plan_opts *opts,
-                          const struct rung_topology *topology);
+                          struct rung__node_budgets *budgets);
 
 /** Derive settings from a complete profile. Needs the layout of the features and the device, but no
  * tiers. */

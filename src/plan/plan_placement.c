@@ -168,17 +168,15 @@ static void place_frames(struct rung__placement_set *placements,
 }
 
 int rung__plan_place_host(struct rung_plan *plan, const struct rung_plan_opts *opts,
-                          const struct rung_topology *topology)
+                          struct rung__node_budgets *budgets)
 {
 	struct rung__placement_sizes sizes = rung__plan_placement_sizes(plan);
-	struct rung__node_budgets budgets;
 	int rc = 0;
 
-	if (topology) {
-		rung__node_budgets_find(topology, plan->only, &budgets);
-		rung__placement_set_decide_slots(&plan->placements, &sizes, &budgets);
-		place_frames(&plan->placements, &sizes, &budgets);
-		rc = place_rows(plan, opts, &sizes, &budgets);
+	if (budgets) {
+		rung__placement_set_decide_slots(&plan->placements, &sizes, budgets);
+		place_frames(&plan->placements, &sizes, budgets);
+		rc = place_rows(plan, opts, &sizes, budgets);
 	}
 	/* the reason depends on the placement, so it is written again */
 	if (plan->has_choice)

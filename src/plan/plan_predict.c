@@ -1,28 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Traffic forecast: sample some batches of a shuffled epoch, count the rows of each tier, and
- * extrapolate to the epoch. The plan does not depend on the batches, so only hit shares and, with a
- * forecast, the placement of host rows are written to it.
+ * Traffic forecast: sample some batches of a shuffled epoch, count the rows and the blocks of lists
+ * of each tier, and extrapolate to the epoch. The plan does not depend on the batches, so only hit
+ * shares and, with a forecast, the placement of host rows are written to it.
  */
 #include <math.h>
 #include <string.h>
 
-#include "plan/plan.h"
 #include "base/random.h"
+#include "plan/plan.h"
+#include "plan/predict.h"
 
 #define BATCHES_DEFAULT 32u
 
-/* Batches of an epoch, sampled one after the other, and their counts so far. */
+/* The counts of the batches sampled so far. */
 struct counts {
 	const struct rung_plan *plan;
-	struct rung_sampler *sampler;
-	struct rung_batch *batch;
-	const uint64_t *order; /* [seed_count] shuffled seeds */
-	uint64_t seed_count, batch_size;
-	uint64_t batches, batches_max; /* batches sampled so far; batches to sample */
-	uint64_t rows;                 /* distinct rows, summed over the batches */
+	struct rung__batches *batches;
+	uint64_t rows; /* distinct rows, summed over the batches */
 	uint64_t tier_rows[RUNG__TIER_COUNT];
 	uint64_t read_bytes; /* bytes to read for cold rows, ignoring the cache and merged reads */
+	struct rung__record blocks; /* of lists, a batch for each hop */
 };
 
 /* Bytes of the sectors that a row touches. */
@@ -51,25 +49,41 @@ static void count_rows(struct counts *counts, const uint64_t *ranks, uint64_t co
 	}
 }
 
+int rung__batches_next(void *ctx, const uint64_t **ranks_out, uint64_t *count_out)
+{
+	struct rung__batches *batches = ctx;
+	const uint64_t first = batches->sampled * batches->batch_size;
+	int rc;
+
+	if (batches->sampled == batches->batches_max)
+		return 0;
+	rc = rung_sampler_sample(batches->sampler, batches->order + first,
+	                         RUNG__MIN(batches->batch_size, batches->seed_count - first),
+	                         batches->sampled, batches->batch);
+	for (uint32_t hop = 0; rc == 0 && batches->blocks && hop < batches->sampler->hop_count;
+	     hop++) {
+		rc = rung__hop_blocks(batches->sampler, batches->batch, batches->sampled, hop,
+		                      rung__record_add, batches->blocks);
+		if (rc == 0)
+			rc = rung__record_end(batches->blocks);
+	}
+	if (rc < 0)
+		return rc;
+	batches->sampled++;
+	*ranks_out = rung_batch_vertices(batches->batch, count_out);
+	return 1;
+}
+
 /* Sample and count the next batch. A rung_forecast_next_fn, so a forecast sees the batches while
  * they are counted, and none is stored. */
 static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out)
 {
 	struct counts *counts = ctx;
-	const uint64_t first = counts->batches * counts->batch_size;
-	int rc;
+	const int rc = rung__batches_next(counts->batches, ranks_out, count_out);
 
-	if (counts->batches == counts->batches_max)
-		return 0;
-	rc = rung_sampler_sample(counts->sampler, counts->order + first,
-	                         RUNG__MIN(counts->batch_size, counts->seed_count - first),
-	                         counts->batches, counts->batch);
-	if (rc < 0)
-		return rc;
-	counts->batches++;
-	*ranks_out = rung_batch_vertices(counts->batch, count_out);
-	count_rows(counts, *ranks_out, *count_out);
-	return 1;
+	if (rc > 0)
+		count_rows(counts, *ranks_out, *count_out);
+	return rc;
 }
 
 /* A random number below `limit` for the shuffle, keyed by the sampler's seed: the same arguments
@@ -84,52 +98,139 @@ static uint64_t keyed_below(struct rung__rng *stream, uint64_t limit)
 	return value;
 }
 
+int rung__batches_open(const struct rung_csc *csc, const struct rung_sampler_opts *sampler_opts,
+                       const uint64_t *seeds, uint64_t seed_count, uint32_t batch_size,
+                       uint32_t batches_max, struct rung__batches *batches_out)
+{
+	struct rung__batches batches = { .seed_count = seed_count, .batch_size = batch_size };
+	struct rung__rng stream = { sampler_opts ? sampler_opts->seed : 0 };
+	int rc;
+
+	if (seed_count == 0 || batch_size == 0)
+		return rung__fail(RUNG_E_INVAL,
+		                  "forecast: %" PRIu64
+		                  " seeds and a batch size of %u; both must be at least 1",
+		                  seed_count, batch_size);
+	/* the last batch of an epoch may be smaller */
+	batches.per_epoch = (seed_count - 1) / batch_size + 1;
+	batches.batches_max =
+		RUNG__MIN(batches.per_epoch, batches_max ? batches_max : BATCHES_DEFAULT);
+	/* the shuffle works on a copy: the seeds belong to the caller */
+	batches.order = rung__malloc_array(seed_count, sizeof(*batches.order));
+	if (!batches.order)
+		return rung__fail(RUNG_E_NOMEM, "forecast: no memory for %" PRIu64 " seeds",
+		                  seed_count);
+	memcpy(batches.order, seeds, seed_count * sizeof(*seeds));
+	rung__shuffle(batches.order, seed_count, keyed_below, &stream);
+	rc = rung_sampler_create(csc, sampler_opts, &batches.sampler);
+	if (rc == 0)
+		rc = rung_batch_create(&batches.batch);
+	if (rc < 0) {
+		rung__batches_close(&batches);
+		return rc;
+	}
+	*batches_out = batches;
+	return 0;
+}
+
+void rung__batches_close(struct rung__batches *batches)
+{
+	rung_batch_destroy(batches->batch);
+	rung_sampler_destroy(batches->sampler);
+	rung__free(batches->order);
+}
+
 /* Sample all batches, through the forecast if there is one, because it calls next_batch(). */
-static int sample_batches(struct counts *counts, const struct rung_csc *csc,
-                          const struct rung_sampler_opts *sampler_opts,
-                          const struct rung_forecast_opts *forecast_opts, struct rung_plan *plan,
-                          struct rung_forecast *forecast)
+static int sample_batches(struct counts *counts, const struct rung_forecast_opts *forecast_opts,
+                          struct rung_plan *plan, struct rung_forecast *forecast)
 {
 	const uint64_t *ranks;
 	uint64_t count;
-	int rc = rung_sampler_create(csc, sampler_opts, &counts->sampler);
+	int rc;
 
-	if (rc == 0)
-		rc = rung_batch_create(&counts->batch);
-	if (rc == 0 && forecast_opts)
-		rc = rung_plan_forecast(plan, forecast_opts, next_batch, counts, forecast);
-	else if (rc == 0)
-		while ((rc = next_batch(counts, &ranks, &count)) > 0)
-			;
-	rung_batch_destroy(counts->batch);
-	rung_sampler_destroy(counts->sampler);
+	if (forecast_opts)
+		return rung_plan_forecast(plan, forecast_opts, next_batch, counts, forecast);
+	while ((rc = next_batch(counts, &ranks, &count)) > 0)
+		;
 	return rc;
 }
 
-/* Write hit shares and the numbers of an epoch, scaled from the sampled batches.
- * @param forecast  NULL: seconds are not predicted */
-static void report(struct rung_plan *plan, const struct counts *counts, uint64_t batches_per_epoch,
-                   const struct rung_forecast *forecast, struct rung_plan_traffic *traffic_out)
+/* Write the hit shares and the numbers of the lists' blocks, and predict their reads.
+ * @param forecast_opts  NULL: nothing is predicted */
+static int report_lists(struct rung_plan *lists, struct counts *counts, double scale,
+                        const struct rung_forecast_opts *forecast_opts,
+                        struct rung_plan_traffic *traffic)
 {
-	const uint64_t batches = counts->batches;
-	double rows = (double)counts->rows;
-	double scale = (double)batches_per_epoch / (double)batches;
+	const struct rung__record *blocks = &counts->blocks;
+	const uint64_t hot = lists->tiers[RUNG__TIER_HOST].row_count;
+	uint64_t cold = 0;
+	int rc = 0;
+
+	for (uint64_t i = 0; i < blocks->count; i++)
+		cold += blocks->ids[i] >= hot;
+	lists->tiers[RUNG__TIER_NVME].hit_share =
+		(double)cold / (double)RUNG__MAX(blocks->count, 1u);
+	lists->tiers[RUNG__TIER_HOST].hit_share = 1 - lists->tiers[RUNG__TIER_NVME].hit_share;
+	traffic->blocks_per_epoch = (double)blocks->count * scale;
+	traffic->cold_blocks_per_epoch = (double)cold * scale;
+	traffic->structure_forecast.size = sizeof(traffic->structure_forecast);
+	if (forecast_opts)
+		rc = rung_plan_forecast(lists, forecast_opts, rung__record_next, &counts->blocks,
+		                        &traffic->structure_forecast);
+	return rc;
+}
+
+/* The lists are read from the same drive as the rows, so the times of both reads add up. */
+static void add_list_seconds(double scale, struct rung_plan_traffic *traffic)
+{
+	struct rung_forecast *rows = &traffic->forecast;
+	const double nvme = rows->nvme_seconds + traffic->structure_forecast.nvme_seconds;
+
+	if (nvme <= rows->seconds)
+		return;
+	rows->bound = RUNG_BOUND_NVME;
+	traffic->seconds_per_epoch = nvme * scale;
+}
+
+/* Write hit shares and the numbers of an epoch, scaled from the sampled batches. */
+static void report_rows(struct rung_plan *plan, const struct counts *counts, double scale,
+                        struct rung_plan_traffic *traffic)
+{
+	const double rows = (double)counts->rows;
 
 	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++)
 		plan->tiers[t].hit_share = (double)counts->tier_rows[t] / rows;
-	if (traffic_out)
-		*traffic_out = (struct rung_plan_traffic){
-			.batches_sampled = batches,
-			.batches_per_epoch = batches_per_epoch,
-			.rows_per_batch = rows / (double)batches,
-			.rows_per_epoch = rows * scale,
-			.cold_rows_per_epoch = (double)counts->tier_rows[RUNG__TIER_NVME] * scale,
-			.read_bytes_per_epoch = (double)counts->read_bytes * scale,
-			.sector_bytes = plan->sector_bytes,
-			.seconds_per_epoch = forecast ? forecast->seconds * scale : NAN,
-			.forecast = forecast ? *forecast
-			                     : (struct rung_forecast){ .size = sizeof(*forecast) },
-		};
+	traffic->batches_sampled = counts->batches->sampled;
+	traffic->batches_per_epoch = counts->batches->per_epoch;
+	traffic->rows_per_batch = rows / (double)counts->batches->sampled;
+	traffic->rows_per_epoch = rows * scale;
+	traffic->cold_rows_per_epoch = (double)counts->tier_rows[RUNG__TIER_NVME] * scale;
+	traffic->read_bytes_per_epoch = (double)counts->read_bytes * scale;
+	traffic->sector_bytes = plan->sector_bytes;
+}
+
+/* Sample the batches, and write everything about them. */
+static int predict(struct rung_plan *plan, struct counts *counts,
+                   const struct rung_forecast_opts *forecast_opts,
+                   struct rung_plan_traffic *traffic)
+{
+	double scale;
+	int rc;
+
+	traffic->forecast.size = sizeof(traffic->forecast);
+	counts->batches->blocks = plan->structure ? &counts->blocks : NULL;
+	rc = sample_batches(counts, forecast_opts, plan, &traffic->forecast);
+	if (rc < 0)
+		return rc;
+	scale = (double)counts->batches->per_epoch / (double)counts->batches->sampled;
+	report_rows(plan, counts, scale, traffic);
+	traffic->seconds_per_epoch = forecast_opts ? traffic->forecast.seconds * scale : NAN;
+	if (!plan->structure)
+		return 0;
+	rc = report_lists(plan->structure, counts, scale, forecast_opts, traffic);
+	if (rc == 0 && forecast_opts)
+		add_list_seconds(scale, traffic);
+	return rc;
 }
 
 int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc,
@@ -138,39 +239,26 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc,
                       const struct rung_forecast_opts *forecast_opts,
                       struct rung_plan_traffic *traffic_out)
 {
-	struct rung_forecast forecast = { .size = sizeof(forecast) };
-	struct counts counts = { .plan = plan, .seed_count = seed_count, .batch_size = batch_size };
-	struct rung__rng stream = { sampler_opts ? sampler_opts->seed : 0 };
-	uint64_t batches_per_epoch;
-	uint64_t *order;
-	int rc;
+	struct rung__batches batches;
+	struct counts counts = { .plan = plan, .batches = &batches };
+	struct rung_plan_traffic traffic = { 0 };
+	uint64_t vertex_count;
+	int rc = rung__batches_open(csc, sampler_opts, seeds, seed_count, batch_size, batches_max,
+	                            &batches);
 
-	if (seed_count == 0 || batch_size == 0)
-		return rung__fail(RUNG_E_INVAL,
-		                  "forecast: %" PRIu64
-		                  " seeds and a batch size of %u; both must be at least 1",
-		                  seed_count, batch_size);
-	if (csc->vertex_count != plan->vertex_count)
-		return rung__fail(RUNG_E_INVAL,
-		                  "the graph has %" PRIu64 " vertices, but the plan has %" PRIu64
-		                  "; use the graph of the planned dataset",
-		                  csc->vertex_count, plan->vertex_count);
-	/* the last batch of an epoch may be smaller */
-	batches_per_epoch = (seed_count - 1) / batch_size + 1;
-	counts.batches_max =
-		RUNG__MIN(batches_per_epoch, batches_max ? batches_max : BATCHES_DEFAULT);
-	/* the shuffle works on a copy: the seeds belong to the caller */
-	order = rung__malloc_array(seed_count, sizeof(*order));
-	if (!order)
-		return rung__fail(RUNG_E_NOMEM, "forecast: no memory for %" PRIu64 " seeds",
-		                  seed_count);
-	memcpy(order, seeds, seed_count * sizeof(*order));
-	rung__shuffle(order, seed_count, keyed_below, &stream);
-	counts.order = order;
-	rc = sample_batches(&counts, csc, sampler_opts, forecast_opts, plan, &forecast);
-	if (rc == 0)
-		report(plan, &counts, batches_per_epoch, forecast_opts ? &forecast : NULL,
-		       traffic_out);
-	rung__free(order);
+	if (rc < 0)
+		return rc;
+	vertex_count = batches.sampler->lists.csc.vertex_count;
+	if (vertex_count != plan->vertex_count)
+		rc = rung__fail(RUNG_E_INVAL,
+		                "the graph has %" PRIu64 " vertices, but the plan has %" PRIu64
+		                "; use the graph of the planned dataset",
+		                vertex_count, plan->vertex_count);
+	else
+		rc = predict(plan, &counts, forecast_opts, &traffic);
+	if (rc == 0 && traffic_out)
+		*traffic_out = traffic;
+	rung__record_fini(&counts.blocks);
+	rung__batches_close(&batches);
 	return rc;
 }

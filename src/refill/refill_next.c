@@ -175,7 +175,7 @@ static void finish_read(const struct plan *plan)
 
 	read->bytes =
 		(uint32_t)(rung__align_up(plan->row_end, refill->geometry.align) - read->offset);
-	read->needed = (uint32_t)(plan->row_end - read->offset);
+	read->needed = rung__bytes_needed(refill, read, plan->row_end);
 	if (read->rows == 1 && refill->frames_exact && frame != RUNG__CACHE_NONE)
 		read->frame = frame & ~RUNG__KEEPER;
 }

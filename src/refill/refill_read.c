@@ -93,21 +93,20 @@ static void report_row(const struct rung__refill *refill, const struct rung__rea
 
 	if (result < 0)
 		snprintf(text, RUNG__ERROR_BYTES,
-		         "%s: row of rank %" PRIu64 " at offset %" PRIu64
-		         ": read failed %u times: %s",
-		         path, rank, offset, read->tries, strerror(-result));
+		         "%s: %s %" PRIu64 " at offset %" PRIu64 ": read failed %u times: %s", path,
+		         rung__row_noun(&refill->layout), rank, offset, read->tries,
+		         strerror(-result));
 	else if (ended >= refill->geometry.file_bytes || result == 0)
 		snprintf(text, RUNG__ERROR_BYTES,
-		         "%s: row of rank %" PRIu64 " at offset %" PRIu64
-		         ": the file ends at %" PRIu64
+		         "%s: %s %" PRIu64 " at offset %" PRIu64 ": the file ends at %" PRIu64
 		         " or before: it was truncated; run rung verify",
-		         path, rank, offset, ended);
+		         path, rung__row_noun(&refill->layout), rank, offset, ended);
 	else
 		snprintf(text, RUNG__ERROR_BYTES,
-		         "%s: row of rank %" PRIu64 " at offset %" PRIu64
+		         "%s: %s %" PRIu64 " at offset %" PRIu64
 		         ": %u of %u bytes read after %u tries",
-		         path, rank, offset, read->done + (uint32_t)result, read->needed,
-		         read->tries);
+		         path, rung__row_noun(&refill->layout), rank, offset,
+		         read->done + (uint32_t)result, read->needed, read->tries);
 }
 
 static void report_gone(const struct rung__refill *refill, char text[RUNG__ERROR_BYTES])
@@ -182,7 +181,7 @@ static bool next_alone(struct rung__refill *refill, uint32_t token)
 	row_end = offset + refill->layout.row_bytes;
 	read->offset = rung__align_down(offset, align);
 	read->bytes = (uint32_t)(rung__align_up(row_end, align) - read->offset);
-	read->needed = (uint32_t)(row_end - read->offset);
+	read->needed = rung__bytes_needed(refill, read, row_end);
 	read->rows = 1;
 	read->done = 0;
 	read->tries = 1; /* the read of all rows was the first attempt */
@@ -379,9 +378,10 @@ bool rung__reads_check_late(struct rung__refill *refill, uint64_t forgiven_ns)
 		if (!read->part)
 			continue;
 		snprintf(text, sizeof(text),
-		         "%s: row of rank %" PRIu64 " at offset %" PRIu64
+		         "%s: %s %" PRIu64 " at offset %" PRIu64
 		         ": the read has not completed in %" PRIu64 " ms: %s",
-		         refill->geometry.path, rung__miss_ref_rank(refill, read->refs.head),
+		         refill->geometry.path, rung__row_noun(&refill->layout),
+		         rung__miss_ref_rank(refill, read->refs.head),
 		         row_offset(refill, read->refs.head), refill->timeout_ns / 1000000u,
 		         strerror(ETIMEDOUT));
 		abandon(refill, token, text);

@@ -239,6 +239,15 @@ static inline uint32_t rung__reads_expected(const struct rung__refill *refill)
 	return refill->in_flight - refill->slow_count;
 }
 
+/** Bytes of a read up to the end of its last row. The last block of neighbour lists can extend past
+ * the end of the file. */
+static inline uint32_t rung__bytes_needed(const struct rung__refill *refill,
+                                          const struct rung__read *read, uint64_t row_end)
+{
+	return (uint32_t)(RUNG__MIN(row_end, refill->layout.file_bytes[refill->file_idx]) -
+	                  read->offset);
+}
+
 /** Offset of a token's slot in the pool. */
 static inline uint64_t rung__slot_at(const struct rung__refill *refill, uint32_t token)
 {

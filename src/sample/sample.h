@@ -6,19 +6,36 @@
 
 #include "base/base.h"
 #include "rung/sampler.h"
+#include "sample/lists.h"
 #include "sample/sampler_positions.h"
 
 /* up to this many draws, a search through all of them is faster than a hash set */
 #define RUNG__DRAWS_IN_LIST 32u
 
+/* Entries of lists to be read from the file, in buffers that grow. A *run* is a number of entries
+ * that are adjacent in the file and in the batch: a list that is used completely, or one draw. */
+struct rung__cold_runs {
+	void *memory;                /* of the arrays up to idx_tmp, [capacity] each */
+	uint64_t *edges, *edges_tmp; /* first entry of each run */
+	uint64_t *slots;             /* by index: where its entries go in the drawn ids */
+	uint64_t *counts;            /* by index: number of its entries */
+	uint64_t *positions;         /* the draws of one list */
+	uint32_t *idx, *idx_tmp;     /* index of each run in slots and counts */
+	uint64_t count, capacity;
+	uint64_t *blocks;     /* the blocks of a request; NULL until a list is cold */
+	unsigned char *bytes; /* their contents */
+};
+
 /* Buffers of a sampling thread. */
 struct rung__space {
 	struct rung__positions positions; /* positions of the vertices of the thread's batch */
 	uint64_t *set;                    /* [set_size] drawn positions + 1; 0: free */
+	struct rung__cold_runs cold;      /* used if some lists are in a file */
 };
 
 struct rung_sampler {
-	struct rung_csc csc; /* the sampler does not own the arrays of the graph */
+	struct rung__lists lists; /* the sampler does not own the arrays of the graph */
+	bool tiered;              /* some lists are in a file */
 	uint32_t fanouts[RUNG_HOPS_MAX];
 	uint32_t hop_count;
 	enum rung_draws draws;
@@ -66,12 +83,36 @@ uint64_t rung__draw_set_size(const uint32_t *fanouts, uint32_t hop_count, uint64
 uint64_t rung__draw_hop_key(uint64_t seed, uint64_t batch_key, uint32_t hop);
 
 /**
- * Draw in-neighbours of vertices[first .. end). The draws of vertex i are stored in drawn[indptr[i]
- * .. indptr[i+1]), either 0 or rung__draw_count() of them, as ids of csc->index_bytes.
+ * Draw in-neighbours of vertices[first .. end), except those whose lists are cold. The draws of
+ * vertex i are stored in drawn[indptr[i] .. indptr[i+1]), either 0 or rung__draw_count() of them,
+ * as ids of index_bytes of the graph.
  * @param set  [set_size] of this thread
  */
-void rung__draw(const struct rung_csc *csc, uint64_t hop_key, const uint64_t *vertices,
+void rung__draw(const struct rung__lists *lists, uint64_t hop_key, const uint64_t *vertices,
                 uint64_t first, uint64_t end, const uint64_t *indptr, uint64_t *set, void *drawn);
+
+/**
+ * The same for the vertices whose lists are cold; together both are the draws of a graph in memory.
+ * All blocks of the file that have drawn entries are requested at once, each of them once.
+ * @return 0, RUNG_E_NOMEM, RUNG_E_RANGE (an entry is not a vertex), or the failure of a read
+ */
+int rung__draw_cold(const struct rung__lists *lists, uint64_t hop_key, const uint64_t *vertices,
+                    uint64_t first, uint64_t end, const uint64_t *indptr, struct rung__space *space,
+                    void *drawn);
+
+/**
+ * List the blocks that a hop of a batch has drawn from, wherever they are: those that
+ * rung__draw_cold() would request if no list was in memory. For predictions.
+ * @param batch  filled with this key by this sampler, which must not be sampling
+ * @param add    receives the blocks, ascending, each once; a negative status ends the call
+ * @return 0, RUNG_E_NOMEM, or the status of `add`
+ */
+int rung__hop_blocks(const struct rung_sampler *sampler, const struct rung_batch *batch,
+                     uint64_t batch_key, uint32_t hop, int (*add)(void *ctx, uint64_t block),
+                     void *ctx);
+
+/** Free the buffers. Does nothing for a zeroed struct. */
+void rung__cold_runs_fini(struct rung__cold_runs *cold);
 
 /**
  * Draw positions in the list of a vertex, which has `degree` entries; `count` is below degree.

@@ -13,6 +13,10 @@
  * by half at 32 MiB, with ids in random order. */
 uint64_t rung__sampler_table_bytes = UINT64_C(32) << 20;
 
+/* Default number of threads if some lists are in a file: they wait for the device most of the time,
+ * and enough of them keep it busy. */
+#define TIERED_THREADS 8u
+
 /* The largest degree bounds the draws of a vertex, and so the size of the hash sets. */
 static uint64_t largest_degree(const struct rung_csc *csc)
 {
@@ -26,7 +30,11 @@ static uint64_t largest_degree(const struct rung_csc *csc)
 
 static int check_opts(const struct rung_csc *csc, const struct rung_sampler_opts *opts)
 {
-	if (csc->index_bytes != 4 && csc->index_bytes != 8)
+	if (!csc == !opts->structure)
+		return rung__fail(RUNG_E_INVAL,
+		                  "sampler: %s; pass either a graph in memory or opts.structure",
+		                  csc ? "two graphs were given" : "no graph was given");
+	if (csc && csc->index_bytes != 4 && csc->index_bytes != 8)
 		return rung__fail(RUNG_E_INVAL,
 		                  "sampler: index_bytes is %u; use 4 (uint32_t) or 8 (uint64_t)",
 		                  csc->index_bytes);
@@ -51,7 +59,7 @@ static int check_opts(const struct rung_csc *csc, const struct rung_sampler_opts
 static int no_memory(const struct rung_sampler *sampler)
 {
 	return rung__fail(RUNG_E_NOMEM, "sampler over %" PRIu64 " vertices: no memory",
-	                  sampler->csc.vertex_count);
+	                  sampler->lists.csc.vertex_count);
 }
 
 /* Allocate the spaces, their hash sets, and the positions of the first. */
@@ -65,7 +73,7 @@ static int make_spaces(struct rung_sampler *sampler)
 		if (!sampler->spaces[t].set)
 			return no_memory(sampler);
 	}
-	return rung__positions_init(&sampler->spaces[0].positions, sampler->csc.vertex_count,
+	return rung__positions_init(&sampler->spaces[0].positions, sampler->lists.csc.vertex_count,
 	                            sampler->hashed)
 	               ? 0
 	               : no_memory(sampler);
@@ -77,8 +85,8 @@ int rung__sampler_place_state(struct rung_sampler *sampler)
 		/* an earlier call may have failed after this thread's positions were allocated;
 		 * free them */
 		rung__positions_fini(&sampler->spaces[t].positions);
-		if (!rung__positions_init(&sampler->spaces[t].positions, sampler->csc.vertex_count,
-		                          sampler->hashed))
+		if (!rung__positions_init(&sampler->spaces[t].positions,
+		                          sampler->lists.csc.vertex_count, sampler->hashed))
 			return no_memory(sampler);
 	}
 	sampler->spread = true;
@@ -89,7 +97,7 @@ int rung_sampler_create(const struct rung_csc *csc, const struct rung_sampler_op
                         struct rung_sampler **sampler_out)
 {
 	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
-	const uint64_t degree_max = largest_degree(csc);
+	struct rung__lists lists;
 	struct rung_sampler *sampler;
 	int rc;
 
@@ -98,24 +106,33 @@ int rung_sampler_create(const struct rung_csc *csc, const struct rung_sampler_op
 		rc = check_opts(csc, &opts);
 	if (rc < 0)
 		return rc;
+	if (csc) {
+		lists = (struct rung__lists){ .csc = *csc,
+			                      .degree_max = largest_degree(csc),
+			                      .resident_count = csc->edge_count };
+	} else {
+		lists = opts.structure->lists;
+	}
 	/* positions in a list are stored where the ids will be, in index_bytes */
-	if (csc->index_bytes == 4 && degree_max > UINT32_MAX)
+	if (lists.csc.index_bytes == 4 && lists.degree_max > UINT32_MAX)
 		return rung__fail(RUNG_E_NOSUP,
 		                  "sampler: a neighbour list has %" PRIu64
 		                  " ids of 4 bytes; at most %" PRIu32
 		                  " are supported; remove parallel edges",
-		                  degree_max, UINT32_MAX);
+		                  lists.degree_max, UINT32_MAX);
 	sampler = rung__zalloc(sizeof(*sampler));
 	if (!sampler)
 		return rung__fail(RUNG_E_NOMEM, "sampler: no memory");
-	sampler->csc = *csc;
+	sampler->lists = lists;
+	sampler->tiered = lists.resident_count < lists.csc.edge_count;
 	sampler->hop_count = opts.hop_count;
 	sampler->draws = opts.draws;
 	sampler->seed = opts.seed;
-	sampler->threads = (uint32_t)rung__threads(opts.threads);
+	sampler->threads = (uint32_t)rung__threads(
+		opts.threads == 0 && sampler->tiered ? TIERED_THREADS : opts.threads);
 	memcpy(sampler->fanouts, opts.fanouts, opts.hop_count * sizeof(*opts.fanouts));
-	sampler->hashed = csc->vertex_count > rung__sampler_table_bytes / sizeof(uint32_t);
-	sampler->set_size = rung__draw_set_size(opts.fanouts, opts.hop_count, degree_max);
+	sampler->hashed = lists.csc.vertex_count > rung__sampler_table_bytes / sizeof(uint32_t);
+	sampler->set_size = rung__draw_set_size(opts.fanouts, opts.hop_count, lists.degree_max);
 	rc = make_spaces(sampler);
 	if (rc < 0) {
 		rung_sampler_destroy(sampler);
@@ -132,6 +149,7 @@ void rung_sampler_destroy(struct rung_sampler *sampler)
 	for (uint32_t t = 0; sampler->spaces && t < sampler->threads; t++) {
 		rung__positions_fini(&sampler->spaces[t].positions);
 		rung__free(sampler->spaces[t].set);
+		rung__cold_runs_fini(&sampler->spaces[t].cold);
 	}
 	rung__free(sampler->spaces);
 	rung__free(sampler);

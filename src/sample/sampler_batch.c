@@ -112,12 +112,12 @@ static int read_seeds(const struct rung_sampler *sampler, struct rung__positions
 	for (uint64_t i = 0; i < seed_count; i++) {
 		uint32_t position;
 
-		if (seeds[i] >= sampler->csc.vertex_count)
+		if (seeds[i] >= sampler->lists.csc.vertex_count)
 			return rung__fail(RUNG_E_RANGE,
 			                  "sampling: seed %" PRIu64 " is %" PRIu64
 			                  ", not below the vertex count %" PRIu64
 			                  "; correct the seeds",
-			                  i, seeds[i], sampler->csc.vertex_count);
+			                  i, seeds[i], sampler->lists.csc.vertex_count);
 		batch->vertices[i] = seeds[i];
 		position = rung__positions_put(positions, seeds[i], (uint32_t)i, batch->vertices, 8,
 		                               sampler->hashed);
@@ -134,7 +134,7 @@ static int read_seeds(const struct rung_sampler *sampler, struct rung__positions
 
 /* A hop that is being sampled. */
 struct hop {
-	const struct rung_csc *csc;
+	const struct rung__lists *lists;
 	struct rung__space *space;
 	struct rung_batch *batch;
 	struct batch_hop *out;
@@ -150,27 +150,28 @@ struct hop {
  * lack of memory. */
 static int lay_out(const struct hop *hop, uint64_t first, uint64_t end)
 {
-	const uint64_t *indptr = hop->csc->indptr, *vertices = hop->batch->vertices;
+	const struct rung__lists *lists = hop->lists;
+	const bool packed = lists->csc.indptr == NULL;
+	const uint64_t *vertices = hop->batch->vertices;
 	const uint64_t edges_before = hop->out->indptr[first];
 	uint64_t edge_count = edges_before, vertices_max;
 	int rc;
 
 	for (uint64_t i = first; i < end; i++) {
-		const uint64_t v = vertices[i];
-
 		if (i + AHEAD_VERTICES < hop->dst_count)
-			__builtin_prefetch(&indptr[vertices[i + AHEAD_VERTICES]]);
-		edge_count += rung__draw_count(hop->fanout, indptr[v + 1] - indptr[v]);
+			rung__list_prefetch(lists, vertices[i + AHEAD_VERTICES], packed);
+		edge_count += rung__draw_count(hop->fanout,
+		                               rung__list_of(lists, vertices[i], packed).degree);
 		hop->out->indptr[i + 1] = edge_count;
 	}
 	rc = reserve_u32(&hop->out->indices, &hop->out->indices_capacity, edge_count);
-	if (rc == 0 && hop->csc->index_bytes == 8)
+	if (rc == 0 && hop->lists->csc.index_bytes == 8)
 		rc = reserve_u64(&hop->batch->wide_ids, &hop->batch->wide_ids_capacity, edge_count);
 	if (rc < 0)
 		return rc;
 	/* no overflow: both are numbers of entries in memory */
 	vertices_max = hop->batch->vertex_count + (edge_count - edges_before);
-	vertices_max = RUNG__MIN(vertices_max, hop->csc->vertex_count);
+	vertices_max = RUNG__MIN(vertices_max, hop->lists->csc.vertex_count);
 	vertices_max = RUNG__MIN(vertices_max, RUNG__POSITION_NONE);
 	rc = reserve_u64(&hop->batch->vertices, &hop->batch->vertices_capacity, vertices_max);
 	return rc < 0 ? rc
@@ -182,8 +183,8 @@ static int lay_out(const struct hop *hop, uint64_t first, uint64_t end)
  * place, wider ones need a separate array. */
 static void *drawn_ids(const struct hop *hop)
 {
-	return hop->csc->index_bytes == 4 ? (void *)hop->out->indices
-	                                  : (void *)hop->batch->wide_ids;
+	return hop->lists->csc.index_bytes == 4 ? (void *)hop->out->indices
+	                                        : (void *)hop->batch->wide_ids;
 }
 
 /* Third step: convert drawn ids to positions and append new vertices. `drawn` can be the same array
@@ -233,7 +234,7 @@ static int number_drawn(const struct hop *hop, uint64_t first, uint64_t end)
 
 	first = hop->out->indptr[first];
 	end = hop->out->indptr[end];
-	if (hop->csc->index_bytes == 4)
+	if (hop->lists->csc.index_bytes == 4)
 		return hashed ? number(hop, narrow, 4, true, first, end)
 		              : number(hop, narrow, 4, false, first, end);
 	return hashed ? number(hop, wide, 8, true, first, end)
@@ -250,7 +251,7 @@ static int sample_alone(const struct hop *hop)
 		rc = lay_out(hop, first, end);
 		if (rc < 0)
 			break;
-		rung__draw(hop->csc, hop->key, hop->batch->vertices, first, end, hop->out->indptr,
+		rung__draw(hop->lists, hop->key, hop->batch->vertices, first, end, hop->out->indptr,
 		           hop->space->set, drawn_ids(hop));
 		rc = number_drawn(hop, first, end);
 	}
@@ -276,12 +277,29 @@ static int sample_shared(const struct hop *hop, const struct rung__space *spaces
 		for (uint64_t block = 0; block < blocks; block++) {
 			const uint64_t first = hop->dst_first + block * BLOCK_VERTICES;
 
-			rung__draw(hop->csc, hop->key, hop->batch->vertices, first,
+			rung__draw(hop->lists, hop->key, hop->batch->vertices, first,
 			           RUNG__MIN(first + BLOCK_VERTICES, hop->dst_count),
 			           hop->out->indptr, set, drawn_ids(hop));
 		}
 	}
 	return number_drawn(hop, hop->dst_first, hop->dst_count);
+}
+
+/* Sample a hop some of whose lists are in a file. The lists are requested for all vertices of the
+ * hop at once, because the device answers many requests as fast as one. */
+static int sample_tiered(const struct hop *hop)
+{
+	int rc = lay_out(hop, hop->dst_first, hop->dst_count);
+
+	for (uint64_t first = hop->dst_first, end; first < hop->dst_count && rc == 0; first = end) {
+		end = RUNG__MIN(first + BLOCK_VERTICES, hop->dst_count);
+		rung__draw(hop->lists, hop->key, hop->batch->vertices, first, end, hop->out->indptr,
+		           hop->space->set, drawn_ids(hop));
+	}
+	if (rc == 0)
+		rc = rung__draw_cold(hop->lists, hop->key, hop->batch->vertices, hop->dst_first,
+		                     hop->dst_count, hop->out->indptr, hop->space, drawn_ids(hop));
+	return rc < 0 ? rc : number_drawn(hop, hop->dst_first, hop->dst_count);
 }
 
 /* Sample a hop into its block. */
@@ -290,7 +308,7 @@ static int sample_hop(const struct rung_sampler *sampler, struct rung__space *sp
                       struct rung_batch *batch)
 {
 	const struct hop hop = {
-		.csc = &sampler->csc,
+		.lists = &sampler->lists,
 		.space = space,
 		.batch = batch,
 		.out = &batch->hops[hop_idx],
@@ -305,7 +323,9 @@ static int sample_hop(const struct rung_sampler *sampler, struct rung__space *sp
 		return rc;
 	/* vertices that do not draw get empty lists */
 	memset(hop.out->indptr, 0, (dst_first + 1) * sizeof(*hop.out->indptr));
-	rc = threads > 1 ? sample_shared(&hop, sampler->spaces, threads) : sample_alone(&hop);
+	rc = sampler->tiered ? sample_tiered(&hop)
+	     : threads > 1   ? sample_shared(&hop, sampler->spaces, threads)
+	                     : sample_alone(&hop);
 	if (rc < 0)
 		return rc;
 	hop.out->block = (struct rung_block){

@@ -157,74 +157,102 @@ void rung__draw_positions(uint64_t hop_key, uint64_t vertex, uint64_t degree, ui
 	draw_positions(&d, set, positions, 8);
 }
 
-static inline const char *entry_at(const struct rung_csc *csc, unsigned bytes, uint64_t edge)
+static inline const char *entry_at(const struct rung__lists *lists, unsigned bytes, uint64_t edge)
 {
-	return (const char *)csc->indices + edge * bytes;
+	return (const char *)lists->csc.indices + edge * bytes;
 }
 
 /* First step for a vertex: store the positions that it draws, and prefetch their entries. If the
  * whole list is used, nothing is stored. */
-static inline __attribute__((always_inline)) void draw_at(const struct rung_csc *csc,
+static inline __attribute__((always_inline)) void draw_at(const struct rung__lists *lists,
                                                           uint64_t mixed_key, uint64_t vertex,
-                                                          uint64_t count, uint64_t *set, void *out,
-                                                          unsigned bytes)
+                                                          struct rung__list list, uint64_t count,
+                                                          uint64_t *set, void *out, unsigned bytes)
 {
-	const uint64_t begin = csc->indptr[vertex];
 	/* the same as rung__key_join(hop_key, vertex), half of whose work is the same for all
 	 * vertices */
-	struct draw d = { csc->indptr[vertex + 1] - begin,
-		          count,
-		          { rung__mix64(mixed_key ^ vertex) } };
+	struct draw d = { list.degree, count, { rung__mix64(mixed_key ^ vertex) } };
 
 	if (d.count == d.degree) {
-		__builtin_prefetch(entry_at(csc, bytes, begin));
+		__builtin_prefetch(entry_at(lists, bytes, list.begin));
 		return;
 	}
 	draw_positions(&d, set, out, bytes);
 	for (uint64_t k = 0; k < count; k++)
-		__builtin_prefetch(entry_at(csc, bytes, begin + rung__id_get(out, bytes, k)));
+		__builtin_prefetch(
+			entry_at(lists, bytes, list.begin + rung__id_get(out, bytes, k)));
 }
 
 /* Second step: replace the positions by the entries of the list, or copy the whole list. */
-static inline __attribute__((always_inline)) void fetch_at(const struct rung_csc *csc,
-                                                           uint64_t vertex, uint64_t count,
+static inline __attribute__((always_inline)) void fetch_at(const struct rung__lists *lists,
+                                                           struct rung__list list, uint64_t count,
                                                            void *out, unsigned bytes)
 {
-	const uint64_t begin = csc->indptr[vertex], degree = csc->indptr[vertex + 1] - begin;
-	const char *list = entry_at(csc, bytes, begin);
+	const char *entries = entry_at(lists, bytes, list.begin);
 
-	if (count == degree) {
-		memcpy(out, list, count * bytes);
+	if (count == list.degree) {
+		memcpy(out, entries, count * bytes);
 		return;
 	}
 	for (uint64_t k = 0; k < count; k++)
-		rung__id_set(out, bytes, k, rung__id_get(list, bytes, rung__id_get(out, bytes, k)));
+		rung__id_set(out, bytes, k,
+		             rung__id_get(entries, bytes, rung__id_get(out, bytes, k)));
 }
 
-/* Both steps for a block of vertices. A vertex with an empty list in the block does not draw. */
-static inline __attribute__((always_inline)) void draw_block(
-	const struct rung_csc *csc, uint64_t mixed_key, const uint64_t *vertices, uint64_t first,
-	uint64_t end, const uint64_t *indptr, uint64_t *set, char *drawn, unsigned bytes)
+/* What a call of rung__draw() has in common for all its vertices. */
+struct draws {
+	const struct rung__lists *lists;
+	uint64_t mixed_key;
+	const uint64_t *vertices, *indptr;
+	uint64_t first, end;
+	uint64_t *set;
+	char *drawn;
+};
+
+/* Both steps for a block of vertices. A vertex with an empty list in the block does not draw, and
+ * the cold ones draw elsewhere. */
+static inline __attribute__((always_inline)) void draw_block(const struct draws *draws,
+                                                             unsigned bytes, bool packed)
 {
-	for (uint64_t i = first; i < end; i++) {
-		if (indptr[i] < indptr[i + 1])
-			draw_at(csc, mixed_key, vertices[i], indptr[i + 1] - indptr[i], set,
-			        drawn + indptr[i] * bytes, bytes);
+	const struct rung__lists *lists = draws->lists;
+	const uint64_t *indptr = draws->indptr;
+
+	for (uint64_t i = draws->first; i < draws->end; i++) {
+		const uint64_t count = indptr[i + 1] - indptr[i];
+		struct rung__list list;
+
+		if (count == 0)
+			continue;
+		list = rung__list_of(lists, draws->vertices[i], packed);
+		if (!packed || !rung__list_is_cold(lists, list))
+			draw_at(lists, draws->mixed_key, draws->vertices[i], list, count,
+			        draws->set, draws->drawn + indptr[i] * bytes, bytes);
 	}
-	for (uint64_t i = first; i < end; i++) {
-		if (indptr[i] < indptr[i + 1])
-			fetch_at(csc, vertices[i], indptr[i + 1] - indptr[i],
-			         drawn + indptr[i] * bytes, bytes);
+	for (uint64_t i = draws->first; i < draws->end; i++) {
+		const uint64_t count = indptr[i + 1] - indptr[i];
+		struct rung__list list;
+
+		if (count == 0)
+			continue;
+		list = rung__list_of(lists, draws->vertices[i], packed);
+		if (!packed || !rung__list_is_cold(lists, list))
+			fetch_at(lists, list, count, draws->drawn + indptr[i] * bytes, bytes);
 	}
 }
 
-void rung__draw(const struct rung_csc *csc, uint64_t hop_key, const uint64_t *vertices,
+void rung__draw(const struct rung__lists *lists, uint64_t hop_key, const uint64_t *vertices,
                 uint64_t first, uint64_t end, const uint64_t *indptr, uint64_t *set, void *drawn)
 {
-	const uint64_t mixed_key = rung__mix64(hop_key);
+	const struct draws draws = { lists, rung__mix64(hop_key), vertices, indptr, first, end, set,
+		                     drawn };
+	const bool packed = lists->csc.indptr == NULL;
 
-	if (csc->index_bytes == 4)
-		draw_block(csc, mixed_key, vertices, first, end, indptr, set, drawn, 4);
+	if (lists->csc.index_bytes == 4 && packed)
+		draw_block(&draws, 4, true);
+	else if (lists->csc.index_bytes == 4)
+		draw_block(&draws, 4, false);
+	else if (packed)
+		draw_block(&draws, 8, true);
 	else
-		draw_block(csc, mixed_key, vertices, first, end, indptr, set, drawn, 8);
+		draw_block(&draws, 8, false);
 }

@@ -433,7 +433,7 @@ static int open_answer(const char *path, const struct rung_store_opts *opts,
 	if (rc == 0)
 		rc = check_files(path, answer);
 	if (rc == 0)
-		rc = rung__store_new(opts, &store);
+		rc = rung__store_new(opts, false, &store);
 	if (rc < 0)
 		return rc;
 	if (store->opts.share_path)

@@ -24,8 +24,17 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
                           const struct rung__reader_ops *reader_ops, struct rung_store **store_out);
 
 /** Create a store that has its requests, but no tiers and no threads yet. The caller releases it
- * with rung_store_close(). */
-int rung__store_new(const struct rung_store_opts *user_opts, struct rung_store **store_out);
+ * with rung_store_close(). @param of_lists  its rows are blocks of the graph's lists */
+int rung__store_new(const struct rung_store_opts *user_opts, bool of_lists,
+                    struct rung_store **store_out);
+
+/** As rung_store_close(), for a store without structure. The threads of a shared store must have
+ * been stopped with rung__share_stop(). */
+int rung__store_release(struct rung_store *store);
+
+/** The shape that a plan gives a store of rows of this type. */
+struct rung__shape rung__store_shape(const struct rung_array_info *array,
+                                     const struct rung_plan *plan);
 
 /* ---- store_device.c ---- */
 

@@ -8,7 +8,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from clitest import RUNG, TESTS, CliTest, Graph, main, read_npy
 
-COMMANDS = ["stage", "score", "verify", "info", "plan", "trace", "numa", "bench"]
+COMMANDS = ["generate", "stage", "score", "verify", "info", "plan", "trace", "numa", "bench"]
 
 
 class Help(CliTest):

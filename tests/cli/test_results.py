@@ -23,6 +23,8 @@ class Results(CliTest):
         ids = self.graph.write("ids.npy", "<i8", (3,), [0, 3999, 0])
         shapes = {
             "stage": shape_of(self.report),
+            "generate": shape_of(self.json_of("generate", self.path("model"), "--model", "arxiv",
+                                              "--scale", "1/100", "--width", 1)),
             "score": shape_of(self.json_of("score", "--graph", self.graph.graph, "--score",
                                            "degree", "--out",
                                            self.path("score.npy"))),

@@ -10,7 +10,7 @@ usage: check.py [--root DIR] [--shrink]
   sizes      sources of at most 500 lines, functions of 60, lines of 100 columns (a tab is 8),
              folders of 20 source files
   names      no struct, enum or function name with two meanings
-  public     at most 120 public functions, each used by the command, Python or a benchmark
+  public     at most 130 public functions, each used by the command, Python or a benchmark
   words      comments, messages and documents use no phrase of words.txt, and at most one marker
              phrase (prose.py) per 1,000 words in each top-level folder
   format     clang-format produces the C, C++ and CUDA sources exactly (Debian 12's version)
@@ -35,7 +35,7 @@ SOURCE_LINES = 500
 FUNCTION_LINES = 60
 COLUMNS = 100
 FOLDER_FILES = 20
-PUBLIC_FUNCTIONS = 120
+PUBLIC_FUNCTIONS = 130
 MARKERS_PER_1000_WORDS = 1.0
 CLANG_FORMAT = "version 14."   # other versions break lines in other places
 REGISTRY = "src/registry/registry"

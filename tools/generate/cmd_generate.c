@@ -165,7 +165,7 @@ static uint32_t thread_count(const struct generate_args *args)
 #endif
 }
 
-static void prepare(const struct generate_args *args, struct gen_job *job)
+static int prepare(const struct generate_args *args, struct gen_job *job)
 {
 	struct gen_graph *graph = &job->graph;
 
@@ -189,7 +189,10 @@ static void prepare(const struct generate_args *args, struct gen_job *job)
 	else
 		snprintf(job->name, sizeof(job->name), "%s with %llu vertices", args->model->name,
 		         (unsigned long long)graph->vertices);
-	gen_graph_init(graph, args->seed);
+	if (gen_graph_init(graph, args->seed) < 0)
+		return tool_error(job->command, TOOL_FAILED, "no memory for %llu communities",
+		                  (unsigned long long)graph->communities);
+	return TOOL_DONE;
 }
 
 /* The files in an order in which a failure comes early: the graph, which can be impossible, first;
@@ -281,9 +284,10 @@ int cmd_generate(int argc, char **argv)
 	job->command = argv[0];
 	job->folder.command = argv[0];
 	job->folder.path = args.dir;
-	prepare(&args, job);
 	tool_progress_init(&job->progress, argv[0], args.common.quiet);
-	code = gen_folder_open(&job->folder, gen_bytes(job));
+	code = prepare(&args, job);
+	if (code == TOOL_DONE)
+		code = gen_folder_open(&job->folder, gen_bytes(job));
 	if (code == TOOL_DONE)
 		code = generate(job);
 	tool_progress_end(&job->progress);
@@ -292,6 +296,7 @@ int cmd_generate(int argc, char **argv)
 	else if (code == TOOL_DONE)
 		print_report(job);
 	gen_folder_close(&job->folder);
+	gen_graph_fini(&job->graph);
 	free(job);
 	return code;
 }

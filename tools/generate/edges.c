@@ -202,7 +202,7 @@ static int write_block(const struct gen_graph *graph, const struct gen_file *fil
 static uint64_t set_bytes(const struct gen_graph *graph)
 {
 	const uint64_t law = graph->degree_law[GEN_LAW - 1] / 65536 + 1;
-	const uint64_t factor = graph->uneven_law[GEN_LAW - 1] / 65536 + 1;
+	const uint64_t factor = graph->uneven_max / 65536 + 1;
 	uint64_t size = 8;
 
 	while (size < 2 * (law * factor + graph->extra_all + 2))

@@ -31,15 +31,17 @@ enum gen_ids {
 
 /** Parameters of the graph, which are fitted to real graphs. models.c lists them by name. */
 struct gen_params {
-	double copy;      /**< share of the citations of a run that are copied, 0 to 1 */
-	double run;       /**< number of citations in a run, at least 1 */
-	double home;      /**< share of the picks in the vertex's own community */
-	double kin;       /**< share of the picks in communities of the same class */
-	double recency;   /**< exponent of the age of picks; 1: all ages are equally likely */
+	double copy;    /**< share of the citations of a run that are copied, 0 to 1 */
+	double run;     /**< number of citations in a run, at least 1 */
+	double home;    /**< share of the picks in the vertex's own community */
+	double kin;     /**< share of the picks in communities near it */
+	double recency; /**< exponent of the age of picks; 1: all ages are equally likely */
+	double fame;    /**< ratio of the picks of one level of fame to those of the level below */
 	double community; /**< vertices per community */
 	double spread;    /**< of the number of citations: sigma of its log-normal law */
 	double none;      /**< share of the vertices that cite nothing */
 	double uneven;    /**< sigma of the mean number of citations of communities */
+	double growth;    /**< exponent of the growth of the number of citations in time */
 	double mutual;    /**< share of the citations that are answered by one in return */
 	double signal;    /**< of the class in a row, relative to the noise: see rows.c */
 };
@@ -100,12 +102,14 @@ struct gen_graph {
 	uint64_t vertices, edges, seed;
 	uint32_t classes;
 	uint64_t split_count[GEN_SPLITS];
-	uint64_t key_degree, key_slot, key_run, key_mutual, key_uneven;
+	uint64_t key_degree, key_slot, key_run, key_mutual, key_uneven, key_fame;
 	uint64_t communities;
-	uint32_t copy, home, kin, none, mutual; /* probabilities, in units of 2^-32 */
+	uint32_t copy, home, kin, fame, none, mutual; /* probabilities, in units of 2^-32 */
 	uint32_t run;
-	uint32_t degree_law[GEN_LAW];  /* citations, in units of 2^-16 */
-	uint32_t uneven_law[GEN_LAW];  /* factor of a community, in units of 2^-16 */
+	uint32_t degree_law[GEN_LAW]; /* citations, in units of 2^-16 */
+	uint32_t *uneven;             /* [communities] factor of each, in units of 2^-16 */
+	uint32_t uneven_max;
+	uint32_t growth_law[GEN_LAW];  /* factor of a position, in units of 2^-16 */
 	uint32_t age_law[GEN_LAW + 1]; /* age as a share of the oldest, in units of 2^-32 */
 	/* citations that complete the number of edges: `extra_all` for every vertex, and one more
 	 * for `extra_some` of them */
@@ -115,8 +119,9 @@ struct gen_graph {
 };
 
 /** Prepare a graph whose model, parameters, vertices and edges are set. Its law of citations is set
- * by gen_graph_set_mean(). */
-void gen_graph_init(struct gen_graph *graph, uint64_t seed);
+ * by gen_graph_set_mean(). @return 0, or -1 without memory */
+int gen_graph_init(struct gen_graph *graph, uint64_t seed);
+void gen_graph_fini(struct gen_graph *graph);
 
 /** Set the mean number of citations of a vertex. */
 void gen_graph_set_mean(struct gen_graph *graph, double mean);

@@ -22,6 +22,7 @@
  * rounded to integers.
  */
 #include <math.h>
+#include <stdlib.h>
 
 #include "generate.h"
 
@@ -87,26 +88,21 @@ static uint64_t key_of(const struct gen_graph *graph, uint64_t number)
 	return rung__key_join(graph->seed, number);
 }
 
-/* Classes are ranges of communities. The first ones are the largest, as in the originals. */
-static uint32_t class_of(const struct gen_graph *graph, uint64_t community)
-{
-	const double share = (double)community / (double)graph->communities;
-	const uint32_t label = (uint32_t)(share * share * (double)graph->classes);
-
-	return label < graph->classes ? label : graph->classes - 1;
-}
-
+/* Classes are ranges of communities. The first ones are the largest, as in the originals, and each
+ * has at least one. */
 static void fill_classes(struct gen_graph *graph)
 {
-	uint64_t community = 0;
+	const uint64_t count = graph->communities;
 
-	graph->classes = graph->model->classes;
-	if (graph->classes > graph->communities)
-		graph->classes = (uint32_t)graph->communities;
-	for (uint32_t label = 0; label <= graph->classes; label++) {
-		while (community < graph->communities && class_of(graph, community) < label)
-			community++;
-		graph->class_begin[label] = community;
+	graph->classes = graph->model->classes < count ? graph->model->classes : (uint32_t)count;
+	for (uint32_t label = 1; label <= graph->classes; label++) {
+		const uint64_t last = count - (graph->classes - label);
+		const double share = (double)label / (double)graph->classes;
+		uint64_t begin = (uint64_t)(sqrt(share) * (double)count);
+
+		if (begin <= graph->class_begin[label - 1])
+			begin = graph->class_begin[label - 1] + 1;
+		graph->class_begin[label] = begin < last ? begin : last;
 	}
 }
 
@@ -123,7 +119,48 @@ static void fill_splits(struct gen_graph *graph)
 	gen_permutation_init(&graph->split_order, labelled ? labelled : 1, key_of(graph, 9));
 }
 
-void gen_graph_init(struct gen_graph *graph, uint64_t seed)
+/*
+ * Factors of the communities: log-normal, with the same variance at every scale. Communities whose
+ * numbers are near each other share the factors of the larger scales.
+ */
+static int fill_uneven(struct gen_graph *graph)
+{
+	double *quantiles = malloc(GEN_LAW * sizeof(*quantiles));
+	unsigned scales = 0;
+
+	graph->uneven = malloc(graph->communities * sizeof(*graph->uneven));
+	if (!quantiles || !graph->uneven) {
+		free(quantiles);
+		return -1;
+	}
+	for (unsigned i = 0; i < GEN_LAW; i++)
+		quantiles[i] = gen_normal_quantile((i + 0.5) / GEN_LAW);
+	while (graph->communities >> scales > 1)
+		scales++;
+	for (uint64_t i = 0; i < graph->communities; i++) {
+		double sum = 0, value;
+
+		for (unsigned scale = 0; scale < scales; scale++) {
+			const uint64_t key = rung__key_join(graph->key_uneven, scale);
+
+			sum += quantiles[rung__rng_at(key, i >> scale) >> (64 - GEN_LAW_BITS)];
+		}
+		value = exp(graph->params.uneven * sum / sqrt(scales ? scales : 1)) * ONE_16;
+		graph->uneven[i] = value >= 1e9 ? 1000000000 : (uint32_t)lround(value);
+		if (graph->uneven[i] > graph->uneven_max)
+			graph->uneven_max = graph->uneven[i];
+	}
+	free(quantiles);
+	return 0;
+}
+
+void gen_graph_fini(struct gen_graph *graph)
+{
+	free(graph->uneven);
+	graph->uneven = NULL;
+}
+
+int gen_graph_init(struct gen_graph *graph, uint64_t seed)
 {
 	const struct gen_params *params = &graph->params;
 
@@ -134,21 +171,26 @@ void gen_graph_init(struct gen_graph *graph, uint64_t seed)
 	graph->key_run = key_of(graph, 3);
 	graph->key_mutual = key_of(graph, 4);
 	graph->key_uneven = key_of(graph, 5);
+	graph->key_fame = key_of(graph, 8);
 	graph->communities = (uint64_t)((double)graph->vertices / params->community);
 	if (graph->communities == 0)
 		graph->communities = 1;
 	graph->copy = probability(params->copy);
 	graph->home = probability(params->home);
 	graph->kin = probability(params->kin);
+	graph->fame = probability(params->fame);
 	graph->none = probability(params->none);
 	graph->mutual = probability(params->mutual);
 	graph->run = (uint32_t)params->run;
-	fill_log_normal(graph->uneven_law, 1, params->uneven);
+	for (unsigned i = 0; i < GEN_LAW; i++)
+		graph->growth_law[i] =
+			(uint32_t)lround(pow((i + 0.5) / GEN_LAW, params->growth) * ONE_16);
 	fill_ages(graph->age_law, params->recency);
 	gen_permutation_init(&graph->extra_order, graph->vertices, key_of(graph, 6));
 	gen_permutation_init(&graph->id_order, graph->vertices, key_of(graph, 7));
 	fill_classes(graph);
 	fill_splits(graph);
+	return fill_uneven(graph);
 }
 
 void gen_graph_set_mean(struct gen_graph *graph, double mean)
@@ -167,9 +209,8 @@ uint32_t gen_degree(const struct gen_graph *graph, uint64_t position)
 	if ((uint32_t)bits < graph->none)
 		return 0;
 	degree = graph->degree_law[bits >> (64 - GEN_LAW_BITS)];
-	degree = degree * graph->uneven_law[rung__rng_at(graph->key_uneven, community) >>
-	                                    (64 - GEN_LAW_BITS)] >>
-	         16;
+	degree = degree * graph->uneven[community] >> 16;
+	degree = degree * graph->growth_law[position * GEN_LAW / graph->vertices] >> 16;
 	/* the fraction is rounded up as often as it says */
 	degree = (degree + ((bits >> 32) & 0xffff)) >> 16;
 	return degree > position ? (uint32_t)position : (uint32_t)degree;
@@ -218,27 +259,61 @@ static uint64_t draw_age(const struct gen_graph *graph, uint32_t bits, uint64_t 
 	return scaled(share, oldest);
 }
 
+/* Another community. All orders of magnitude of its distance are equally likely, so that communities
+ * of communities form at all scales. */
+static uint64_t near_community(const struct gen_graph *graph, uint64_t own, uint64_t bits)
+{
+	const unsigned scales = 64 - (unsigned)__builtin_clzll(graph->communities);
+	const unsigned scale = (unsigned)(bits & 63) * scales / 64;
+	const uint64_t distance =
+		((UINT64_C(1) << scale) + ((bits >> 6) & ((UINT64_C(1) << scale) - 1))) %
+		graph->communities;
+	const uint64_t community =
+		bits >> 63 ? own + distance : own + graph->communities - distance;
+
+	return community < graph->communities ? community : community - graph->communities;
+}
+
+/*
+ * Replace a member by the last famous one before it. Every 2^k-th member of a list has fame of at
+ * least k, so that the famous ones of a level are also those of the levels below. The level is
+ * geometric: members of level k get (2 * fame)^k times the picks of others, and there are 2^-k of
+ * them, which is a power law.
+ */
+static uint64_t famous(const struct gen_graph *graph, uint64_t list, uint64_t member, uint32_t bits)
+{
+	const uint64_t phase = rung__rng_at(graph->key_fame, list);
+	uint64_t step = 1, limit = graph->fame;
+
+	while (bits < limit && step <= member) {
+		step *= 2;
+		limit = limit * graph->fame >> 32;
+	}
+	step = (member - phase) & (step - 1);
+	return step <= member ? member - step : member;
+}
+
 /* Pick an older vertex; `position` is not 0. */
 static uint64_t pick(const struct gen_graph *graph, uint64_t position, uint64_t key)
 {
-	const uint64_t bits = rung__mix64(key), count = graph->communities;
-	const uint64_t own = position % count;
-	uint64_t community = own, members = position / count;
+	const uint64_t bits = rung__mix64(key), more = rung__rng_at(key, 1);
+	const uint64_t count = graph->communities, own = position % count;
+	const uint32_t age_bits = (uint32_t)(bits >> 32), fame_bits = (uint32_t)more;
+	uint64_t community = own, members = position / count, member;
 
 	if ((uint32_t)bits >= graph->home) {
-		const uint64_t other = rung__rng_at(key, 1);
 		if ((uint32_t)bits - graph->home >= graph->kin)
-			return position - 1 - draw_age(graph, (uint32_t)(other >> 32), position);
-		const uint32_t label = class_of(graph, own);
-		const uint64_t begin = graph->class_begin[label],
-			       end = graph->class_begin[label + 1];
-		community = begin + scaled(other, end - begin);
+			return famous(graph, count,
+			              position - 1 - draw_age(graph, age_bits, position),
+			              fame_bits);
+		community = near_community(graph, own, rung__rng_at(key, 2));
 		members += community < own;
 	}
 	/* the first vertices of the communities have no older ones there */
 	if (members == 0)
-		return scaled(rung__rng_at(key, 2), position);
-	return (members - 1 - draw_age(graph, (uint32_t)(bits >> 32), members)) * count + community;
+		return scaled(more, position);
+	member = members - 1 - draw_age(graph, age_bits, members);
+	return famous(graph, community, member, fame_bits) * count + community;
 }
 
 uint64_t gen_target(const struct gen_graph *graph, uint64_t position, uint32_t slot,
@@ -272,5 +347,17 @@ uint64_t gen_target(const struct gen_graph *graph, uint64_t position, uint32_t s
 
 uint32_t gen_class(const struct gen_graph *graph, uint64_t position)
 {
-	return class_of(graph, position % graph->communities);
+	const uint64_t community = position % graph->communities;
+	uint32_t low = 0, high = graph->classes;
+
+	/* class_begin[low] <= community < class_begin[high] */
+	while (high - low > 1) {
+		const uint32_t middle = (low + high) / 2;
+
+		if (graph->class_begin[middle] <= community)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
 }

@@ -9,7 +9,8 @@
  */
 #include "generate.h"
 
-#define ROUNDS 3
+#define ROUNDS    3
+#define YEARS_MAX 100
 
 /* The inverse of an odd number modulo 2^64, by Newton's method: each step doubles the number of
  * correct bits, and the number itself has 3. */
@@ -98,7 +99,7 @@ enum gen_split gen_split_of(const struct gen_graph *graph, uint64_t position)
 {
 	const uint64_t train = graph->split_count[GEN_TRAIN], valid = graph->split_count[GEN_VALID],
 		       labelled = train + valid + graph->split_count[GEN_TEST];
-	const uint64_t key = rung__key_join(graph->seed, 8);
+	const uint64_t key = rung__key_join(graph->seed, 12);
 	uint64_t range, begin, end;
 
 	if (labelled == 0)
@@ -119,21 +120,22 @@ enum gen_split gen_split_of(const struct gen_graph *graph, uint64_t position)
 	return range < train ? GEN_TRAIN : range < train + valid ? GEN_VALID : GEN_TEST;
 }
 
-/* The last year begins with the split "test", and the one before it with "valid". Earlier years
- * shrink by a constant factor, so that the two years before "valid" have its share. */
+/* The last year begins with the split "test", and the one before it with "valid". Every earlier year
+ * is smaller by the same factor, which is that of "valid" and the ones before it. */
 uint32_t gen_year(const struct gen_graph *graph, uint64_t position)
 {
-	const struct gen_model *model = graph->model;
-	const double at = ((double)position + 0.5) / (double)graph->vertices;
-	const double factor = model->train / (model->train + model->valid);
-	double begin = model->train;
-	uint32_t year = model->year - 2;
+	const double train = (double)graph->split_count[GEN_TRAIN],
+		     valid = train + (double)graph->split_count[GEN_VALID],
+		     labelled = valid + (double)graph->split_count[GEN_TEST];
+	const double at = (double)position * labelled / (double)graph->vertices;
+	const uint32_t last = graph->model->year;
+	uint32_t year = last - 2;
 
-	if (at >= model->train + model->valid)
-		return model->year;
-	if (at >= model->train)
-		return model->year - 1;
-	for (; at < begin * factor && year > model->year - 200; year--)
-		begin *= factor;
+	if (at >= valid)
+		return last;
+	if (at >= train)
+		return last - 1;
+	for (double begin = train * train / valid; at < begin && last - year < YEARS_MAX; year--)
+		begin *= train / valid;
 	return year;
 }

@@ -16,8 +16,8 @@
 
 /* Parameters of citation graphs, fitted to ogbn-arxiv. */
 #define CITATIONS                                                                                  \
-	.copy = 0.7, .run = 3, .home = 0.6, .kin = 0.2, .recency = 2, .community = 500,            \
-	.spread = 1, .none = 0.1, .uneven = 0, .mutual = 0, .signal = 2
+	.copy = 0.7, .run = 3, .home = 0.6, .kin = 0.2, .recency = 2, .fame = 0, .community = 500, \
+	.spread = 1, .none = 0.1, .uneven = 0, .growth = 0, .mutual = 0, .signal = 2
 
 static const struct gen_model models[] = {
 	{
@@ -192,8 +192,11 @@ const char *gen_model_name(size_t i)
 	}
 
 const struct gen_param gen_param_list[] = {
-	PARAM(copy, 0, 0.99), PARAM(run, 1, 4294967295.0), PARAM(home, 0, 1),
-	PARAM(kin, 0, 1),     PARAM(recency, 0.1, 100),    PARAM(community, 1, 1e12),
-	PARAM(spread, 0, 4),  PARAM(none, 0, 0.99),        PARAM(uneven, 0, 4),
-	PARAM(mutual, 0, 1),  PARAM(signal, 0, 100),       { 0 },
+	PARAM(copy, 0, 0.99),     PARAM(run, 1, 4294967295.0),
+	PARAM(home, 0, 1),        PARAM(kin, 0, 1),
+	PARAM(recency, 0.1, 100), PARAM(community, 1, 1e12),
+	PARAM(spread, 0, 4),      PARAM(none, 0, 0.99),
+	PARAM(uneven, 0, 4),      PARAM(fame, 0, 0.99),
+	PARAM(growth, 0, 4),      PARAM(mutual, 0, 1),
+	PARAM(signal, 0, 100),    { 0 },
 };

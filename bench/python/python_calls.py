@@ -16,6 +16,7 @@ from ctypes import byref
 
 import numpy as np
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from common import ROOT, record, run_main, say, spread, temporary_folder
 
 import rung
@@ -68,7 +69,7 @@ def main():
                 for name, call in calls.items():
                     samples[name].append(per_call(call, args.calls))
             samples = {name: taken[1:] for name, taken in samples.items()}
-        found = {**record("python_calls", "python_calls.py", args.rung, folder),
+        found = {**record("python_calls", "python/python_calls.py", args.rung, folder),
                  "python": sys.version.split()[0], "rows": args.rows, "row_bytes": 4 * args.width}
     inside = [whole - ctypes for whole, ctypes in zip(samples["c_call"], samples["ctypes"])]
     found["us_per_call"] = {name: {**spread(taken), "samples": taken} for name,

@@ -18,6 +18,7 @@ import time
 
 import numpy as np
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from common import ROOT, Failure, Worker, record, run_main, say, spread, temporary_folder
 
 import rung
@@ -144,7 +145,7 @@ def main():
                    score="degree")
         with rung.open(dataset, host="40%", cache=args.hot * args.row_bytes * 7 // 10,
                        share=os.path.join(folder, "share", "socket")) as store:
-            found = {**record("stopped", "stopped.py", args.rung, folder), "rows": args.rows,
+            found = {**record("stopped", "python/stopped.py", args.rung, folder), "rows": args.rows,
                      "row_bytes": args.row_bytes, "hot_rows": args.hot,
                      "cache_rows": store.stats().cache_rows, "gathers_per_stop": args.gathers,
                      "stops": args.stops, **measure(store, args, os.path.abspath(__file__)),

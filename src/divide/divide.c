@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Dividing the host budget between rows, lists of the graph and the cold-row cache.
+ *
+ * Every division is a plan, and a forecast counts the device reads that the sampled batches need
+ * with it: merged reads, reused rows and the limits of slots included. So divisions are compared by
+ * what they cost instead of by a model of hit curves. The reads are nearly convex in each part, so
+ * a coarse grid and a few steps of half the distance find the best division.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "plan/plan.h"
+#include "plan/predict.h"
+#include "rung/structure.h"
+
+/* ids of rows and of blocks that are recorded: more batches hardly change the result */
+#define IDS_MAX     (1u << 20)
+#define BATCHES_MIN 2u /* batches that are recorded even if they exceed that */
+#define GRID        8u /* divisions of the first round, less one */
+#define STEPS       3u /* rounds of half the distance */
+#define CACHE_STEPS 6u
+/* shares of the budget without lists, for the cold-row cache */
+static const double cache_shares[CACHE_STEPS] = { 0, 0.0625, 0.125, 0.25, 0.375, 0.5 };
+
+/* A division and the reads per batch that it needs. */
+struct split {
+	uint64_t structure_bytes, cache_bytes;
+	double row_reads, list_reads; /* infinite: the budget cannot hold it */
+};
+
+struct divider {
+	const struct rung_dataset *ds;
+	struct rung_plan_opts opts; /* host_bytes is set */
+	struct rung_forecast_opts forecast_opts;
+	struct rung_profile assumed;
+	uint64_t lists_bytes;              /* all lists */
+	bool keeps_structure, keeps_cache; /* given by the caller */
+	struct rung__record rows, blocks;  /* of the sampled batches */
+	uint64_t batches;
+	uint32_t tried;
+	struct split best;
+};
+
+static double total(const struct split *split)
+{
+	return split->row_reads + split->list_reads;
+}
+
+/* Count the reads of a plan for the recorded batches. The first half of the batches only fills the
+ * cache. */
+static int count_reads(struct divider *div, struct rung_plan *plan, struct split *split)
+{
+	struct rung_forecast forecast = { .size = sizeof(forecast) };
+	struct rung_forecast_opts opts = div->forecast_opts;
+	int rc;
+
+	opts.warmup_batches = div->batches / 2;
+	rc = rung_plan_forecast(plan, &opts, rung__record_next, &div->rows, &forecast);
+	if (rc < 0)
+		return rc;
+	split->row_reads = forecast.reads / (double)(div->batches - opts.warmup_batches);
+	split->list_reads = 0;
+	if (!plan->structure)
+		return 0;
+	rc = rung_plan_forecast(plan->structure, &div->forecast_opts, rung__record_next,
+	                        &div->blocks, &forecast);
+	split->list_reads = forecast.reads / (double)div->batches;
+	return rc;
+}
+
+/* Evaluate a division of `host_bytes`. A budget that is too small for it is not a failure. */
+static int evaluate(struct divider *div, uint64_t host_bytes, struct split *split)
+{
+	struct rung_plan_opts opts = div->opts;
+	struct rung_plan *plan;
+	int rc;
+
+	split->row_reads = split->list_reads = INFINITY;
+	opts.host_bytes = host_bytes;
+	opts.structure_bytes = split->structure_bytes;
+	if (!div->keeps_cache) {
+		opts.cache_share = 0;
+		opts.cache_bytes = split->cache_bytes ? split->cache_bytes : RUNG_BYTES_NONE;
+	}
+	rc = rung_plan_create(div->ds, &opts, &plan);
+	if (rc == RUNG_E_INVAL)
+		return 0;
+	if (rc < 0)
+		return rc;
+	rc = count_reads(div, plan, split);
+	rung_plan_destroy(plan);
+	return rc;
+}
+
+/* Evaluate a division of the budget, and keep it if it is the best so far. */
+static int try(struct divider *div, uint64_t structure_bytes, double cache_share)
+{
+	const uint64_t rest = div->opts.host_bytes - structure_bytes;
+	struct split split = { .structure_bytes = structure_bytes,
+		               .cache_bytes = (uint64_t)((double)rest * cache_share) };
+	const int rc = evaluate(div, div->opts.host_bytes, &split);
+
+	div->tried++;
+	if (rc == 0 && (total(&split) < total(&div->best) || div->tried == 1))
+		div->best = split;
+	return rc;
+}
+
+/* The share that the cache of the best division has of the budget without lists. */
+static double best_cache_share(const struct divider *div)
+{
+	const uint64_t rest = div->opts.host_bytes - div->best.structure_bytes;
+
+	return rest ? (double)div->best.cache_bytes / (double)rest : 0;
+}
+
+/* Search between `least` and `most` bytes of lists, with the cache's share of the best division. */
+static int search_structure(struct divider *div, uint64_t least, uint64_t most)
+{
+	double cache_share = cache_shares[2];
+	uint64_t step = (most - least) / GRID;
+	int rc = 0;
+
+	for (uint64_t i = 0; i <= GRID && rc == 0; i++)
+		rc = try(div, i < GRID ? least + i * step : most, cache_share);
+	for (uint32_t i = 0; i < CACHE_STEPS && rc == 0 && !div->keeps_cache; i++)
+		rc = try(div, div->best.structure_bytes, cache_shares[i]);
+	cache_share = best_cache_share(div);
+	for (uint32_t i = 0; i < STEPS && rc == 0; i++) {
+		const uint64_t middle = div->best.structure_bytes;
+
+		step /= 2;
+		if (step < RUNG__PAGE_BYTES)
+			break;
+		if (middle >= least + step)
+			rc = try(div, middle - step, cache_share);
+		if (rc == 0 && middle + step <= most)
+			rc = try(div, middle + step, cache_share);
+	}
+	return rc;
+}
+
+/* The smallest number of bytes for lists: their slots. */
+static int least_structure(struct divider *div, uint64_t *least_out)
+{
+	struct rung_plan_opts opts = div->opts;
+	struct rung_plan *plan;
+	int rc;
+
+	opts.structure_bytes = 1;
+	rc = rung_plan_create(div->ds, &opts, &plan);
+	if (rc == 0) /* one byte is enough for all lists */
+		rung_plan_destroy(plan);
+	*least_out = rc == 0 ? 1 : rung_last_error_min_bytes();
+	return rc == RUNG_E_INVAL && *least_out > 0 ? 0 : rc;
+}
+
+static int search(struct divider *div)
+{
+	uint64_t least, most;
+	int rc;
+
+	if (div->keeps_structure || div->lists_bytes == 0) {
+		const uint64_t kept =
+			div->keeps_structure ? div->opts.structure_bytes : RUNG_BYTES_MAX;
+		const uint64_t bytes =
+			RUNG__MIN(kept, RUNG__MIN(div->lists_bytes, div->opts.host_bytes));
+
+		return search_structure(div, bytes, bytes);
+	}
+	rc = least_structure(div, &least);
+	most = RUNG__MIN(div->lists_bytes, div->opts.host_bytes);
+	return rc < 0 ? rc : search_structure(div, RUNG__MIN(least, most), most);
+}
+
+/* The reads per batch that one more MiB of each part saves, from plans with a larger budget. */
+static int marginal(struct divider *div, struct rung_plan_division *out)
+{
+	const uint64_t more = RUNG__MAX(UINT64_C(1) << 20, div->opts.host_bytes / 64);
+	double *saved[] = { &out->rows_saved, &out->structure_saved, &out->cache_saved };
+
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(saved); i++) {
+		struct split split = div->best;
+		int rc;
+
+		split.structure_bytes += i == 1 ? more : 0;
+		split.cache_bytes += i == 2 ? more : 0;
+		rc = evaluate(div, div->opts.host_bytes + more, &split);
+		if (rc < 0)
+			return rc;
+		/* a difference of two counts of sampled reads: below zero is noise */
+		*saved[i] = RUNG__MAX(total(&div->best) - total(&split), 0.0) *
+		            (double)(UINT64_C(1) << 20) / (double)more;
+	}
+	return 0;
+}
+
+/* ---- sampling ---- */
+
+/* Record batches until enough ids are recorded. */
+static int record(struct divider *div, struct rung__batches *batches)
+{
+	const uint64_t *ranks;
+	uint64_t count;
+	int rc = 0;
+
+	batches->blocks = &div->blocks;
+	while ((div->rows.count + div->blocks.count < 2 * IDS_MAX ||
+	        div->rows.batches < BATCHES_MIN) &&
+	       (rc = rung__batches_next(batches, &ranks, &count)) > 0) {
+		for (uint64_t i = 0; i < count && rc >= 0; i++)
+			rc = rung__record_add(&div->rows, ranks[i]);
+		if (rc >= 0)
+			rc = rung__record_end(&div->rows);
+		if (rc < 0)
+			return rc;
+	}
+	div->batches = div->rows.batches;
+	return rc < 0 ? rc : 0;
+}
+
+/* Open a structure that uses half of the budget, from which the batches are sampled. */
+static int open_structure(const struct divider *div, struct rung_structure **structure_out)
+{
+	struct rung_plan_opts opts = div->opts;
+	struct rung_plan *plan;
+	int rc;
+
+	opts.structure_bytes = RUNG__MAX(div->opts.host_bytes / 2, 1u);
+	if (opts.structure_bytes >= div->lists_bytes)
+		opts.structure_bytes = RUNG_BYTES_MAX;
+	rc = rung_plan_create(div->ds, &opts, &plan);
+	if (rc < 0)
+		return rc;
+	rc = rung_structure_open(div->ds, plan, NULL, structure_out);
+	rung_plan_destroy(plan);
+	return rc;
+}
+
+/* The budget in bytes, also if the caller left it to the default. */
+static int fix_budget(struct divider *div)
+{
+	struct rung_plan_opts opts = div->opts;
+	struct rung_plan *plan;
+	int rc;
+
+	if (div->opts.host_bytes != 0 && div->opts.host_bytes < RUNG_BYTES_NONE)
+		return 0;
+	opts.structure_bytes = 0;
+	rc = rung_plan_create(div->ds, &opts, &plan);
+	if (rc < 0)
+		return rc;
+	div->opts.host_bytes = plan->host_bytes;
+	rung_plan_destroy(plan);
+	return 0;
+}
+
+/* Sample the batches, from a structure that exists only during the call unless the caller has one.
+ * */
+static int sample(struct divider *div, struct rung_sampler_opts *sampler, const uint64_t *seeds,
+                  uint64_t seed_count, uint32_t batch_size, uint32_t batches_max)
+{
+	struct rung_structure *structure = NULL;
+	struct rung__batches batches;
+	int rc = 0;
+
+	if (!sampler->structure) {
+		rc = open_structure(div, &structure);
+		sampler->structure = structure;
+	}
+	if (rc == 0)
+		rc = rung__batches_open(NULL, sampler, seeds, seed_count, batch_size, batches_max,
+		                        &batches);
+	if (rc == 0) {
+		rc = record(div, &batches);
+		rung__batches_close(&batches);
+	}
+	rung_structure_close(structure);
+	return rc;
+}
+
+static struct rung_plan_division result(const struct divider *div)
+{
+	return (struct rung_plan_division){
+		.size = sizeof(struct rung_plan_division),
+		.host_bytes = div->opts.host_bytes,
+		.structure_bytes = div->best.structure_bytes >= div->lists_bytes
+		                           ? RUNG_BYTES_MAX
+		                           : div->best.structure_bytes,
+		.cache_bytes = div->best.cache_bytes ? div->best.cache_bytes : RUNG_BYTES_NONE,
+		.batches = div->batches,
+		.tried = div->tried,
+		.row_reads = div->best.row_reads,
+		.list_reads = div->best.list_reads,
+	};
+}
+
+/* Options with their defaults filled in. */
+static int begin(struct divider *div, const struct rung_plan_opts *opts,
+                 const struct rung_sampler_opts *sampler, struct rung_sampler_opts *sampler_opts)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(div->ds);
+	int rc = rung__opts_copy_in(&div->opts, sizeof(div->opts), opts, "rung_plan_opts");
+
+	if (rc == 0)
+		rc = rung__opts_copy_in(sampler_opts, sizeof(*sampler_opts), sampler,
+		                        "rung_sampler_opts");
+	if (rc < 0)
+		return rc;
+	div->lists_bytes = info->edge_count * info->index_bytes;
+	div->keeps_structure = div->opts.structure_bytes != 0;
+	div->keeps_cache = div->opts.cache_bytes != 0 || div->opts.cache_share > 0;
+	rung_profile_assume(&div->assumed);
+	div->forecast_opts.profile = div->opts.profile ? div->opts.profile : &div->assumed;
+	div->forecast_opts.keep_placement = 1;
+	return fix_budget(div);
+}
+
+int rung_plan_divide(const struct rung_dataset *ds, const struct rung_plan_opts *opts,
+                     const struct rung_sampler_opts *sampler, const uint64_t *seeds,
+                     uint64_t seed_count, uint32_t batch_size, uint32_t batches_max,
+                     struct rung_plan_division *division_out)
+{
+	struct rung_plan_division division;
+	struct divider div = { .ds = ds,
+		               .opts = RUNG_PLAN_OPTS_INIT,
+		               .forecast_opts = RUNG_FORECAST_OPTS_INIT };
+	struct rung_sampler_opts sampler_opts = RUNG_SAMPLER_OPTS_INIT;
+	int rc = begin(&div, opts, sampler, &sampler_opts);
+
+	if (rc == 0 && div.opts.host_bytes == RUNG_BYTES_MAX) {
+		div.best.structure_bytes = RUNG_BYTES_MAX; /* everything is in memory */
+		division = result(&div);
+		return rung__opts_copy_out(division_out, &division, sizeof(division),
+		                           "rung_plan_division");
+	}
+	if (rc == 0)
+		rc = sample(&div, &sampler_opts, seeds, seed_count, batch_size, batches_max);
+	if (rc == 0)
+		rc = search(&div);
+	if (rc == 0 && isinf(total(&div.best)))
+		rc = rung__fail(RUNG_E_INVAL,
+		                "a host budget of %" PRIu64
+		                " bytes cannot hold the staging slots of rows and lists; "
+		                "give a larger budget",
+		                div.opts.host_bytes);
+	division = result(&div);
+	if (rc == 0)
+		rc = marginal(&div, &division);
+	rung__record_fini(&div.rows);
+	rung__record_fini(&div.blocks);
+	return rc < 0 ? rc
+	              : rung__opts_copy_out(division_out, &division, sizeof(division),
+	                                    "rung_plan_division");
+}

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rung generate: its files, equal bytes from all thread counts, the laws of its graph, refused
+input, and cleanup after a stop."""
+import array
+import collections
+import filecmp
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+from clitest import NAMED_ONLY, SANITIZED, CliTest, main
+
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")   # tests share the cores
+MODELS = ["mag240m", "papers100m", "wikikg90m", "igb", "arxiv", "debian-docs", "debian"]
+YEARS = ["mag240m", "papers100m", "arxiv"]
+# of the originals: vertices, edges, and vertices with a label
+COUNTS = {"mag240m": (244160499, 1728364232, 1398159),
+          "papers100m": (111059956, 1615685872, 1546782)}
+TYPES = {"<i2": "h", "<i4": "i", "<i8": "q"}
+
+
+def read_array(path):
+    """(descr, shape, values) of a .npy whose data begin at byte 4096; rows of floats as bytes."""
+    with open(path, "rb") as file:
+        head, data = file.read(4096), file.read()
+    assert head[:8] == b"\x93NUMPY\x01\x00", path
+    # safe: the command under test wrote the file
+    header = eval(head[10:].decode("latin-1"), {"__builtins__": {}})
+    if header["descr"] in TYPES:
+        values = array.array(TYPES[header["descr"]])
+        values.frombytes(data)
+        data = values
+    return header["descr"], header["shape"], data
+
+
+class GenerateTest(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.out = self.path("out")
+
+    def generate(self, *args, out=None):
+        return self.json_of("generate", out or self.out, *args)
+
+    def array(self, name, descr, shape):
+        found = read_array(os.path.join(self.out, name))
+        self.assertEqual(found[:2], (descr, shape), name)
+        return found[2]
+
+    def edges(self, count):
+        ends = self.array("edges.npy", "<i4", (2, count))
+        return ends[:count], ends[count:]
+
+    def same_files(self, one, other):
+        names = sorted(os.listdir(one))
+        self.assertEqual(sorted(os.listdir(other)), names)
+        self.assertEqual(filecmp.cmpfiles(one, other, names, shallow=False)[1:], ([], []))
+
+    def refused(self, *args, code, says, **kwargs):
+        """Check that the command fails, names every word of `says` and leaves nothing."""
+        before = sorted(os.listdir(self.folder))
+        self.fails("generate", *args, code=code, says=says, **kwargs)
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+
+class Files(GenerateTest):
+    def test_counts_are_those_of_the_original_divided_by_the_scale(self):
+        for name, scale in (("mag240m", 16384), ("papers100m", 4096)):
+            vertices, edges, labelled = COUNTS[name]
+            report = self.generate("--model", name, "--scale", f"1/{scale}", "--width", 1,
+                                   out=self.path(name))
+            self.assertEqual(report["vertices"], vertices // scale)
+            self.assertEqual(report["edges"], edges // scale)
+            self.assertEqual(report["scale"], 1 / scale)
+            self.assertAlmostEqual(report["train"] + report["valid"] + report["test"],
+                                   labelled / scale, delta=1)
+
+    def test_every_model_stages_and_has_a_description(self):
+        for name in MODELS:
+            with self.subTest(name):
+                self.out = self.path(name)
+                report = self.generate("--model", name, "--vertices", 3000, "--width", 6)
+                self.check_description(name, report)
+                self.check_arrays(name, report)
+                self.run_rung("stage", "--graph", os.path.join(self.out, "edges.npy"),
+                              "--undirected", "--features",
+                              os.path.join(self.out, "features.npy"), "--labels",
+                              os.path.join(self.out, "labels.npy"), "--split",
+                              "train=" + os.path.join(self.out, "train.npy"), "--fanout", "3,2",
+                              "--batch", 16, "--quiet", "--out", self.path(name + ".rung"))
+
+    def check_description(self, name, report):
+        with open(os.path.join(self.out, "dataset.json"), encoding="utf-8") as file:
+            found = json.load(file)
+        self.assertEqual((found["format"], found["version"]), ("rung-source", 1))
+        about = found["about"]
+        self.assertEqual((about["generator"], about["model"], about["seed"], about["scale"]),
+                         ("rung generate", name, 0, None))
+        self.assertEqual(about["parameters"], report["parameters"])
+        (vertices,), (relation,) = found["vertex_types"], found["relations"]
+        self.assertEqual(vertices["count"], report["vertices"])
+        self.assertEqual((relation["source"], relation["target"]), (vertices["name"],) * 2)
+        self.assertEqual((relation["count"], relation["undirected"]), (report["edges"], True))
+        self.assertEqual(found["training"]["draws"], "all")
+        named = [vertices["features"], vertices["labels"], relation["edges"],
+                 *vertices.get("arrays", {}).values(), *vertices["splits"].values()]
+        self.assertEqual(sorted([*named, "dataset.json"]), sorted(os.listdir(self.out)))
+        self.assertEqual("year" in vertices.get("arrays", {}), name in YEARS)
+
+    def check_arrays(self, name, report):
+        vertices = report["vertices"]
+        descr, shape, _ = read_array(os.path.join(self.out, "features.npy"))
+        self.assertEqual(shape, (vertices, 6))
+        self.assertEqual(report["row_bytes"], 6 * int(descr[2:]))
+        labels = self.array("labels.npy", "<i2", (vertices,))
+        splits = {}
+        for split in ("train", "valid", "test"):
+            if report[split]:
+                ids = self.array(split + ".npy", "<i8", (report[split],))
+                self.assertEqual(list(ids), sorted(set(ids)))
+                splits.update((vertex, split) for vertex in ids)
+        self.assertEqual(len(splits), report["train"] + report["valid"] + report["test"])
+        for vertex, label in enumerate(labels):
+            self.assertTrue(0 <= label < report["classes"] if vertex in splits else label == -1)
+        if name in YEARS:
+            years = self.array("year.npy", "<i2", (vertices,))
+            of_split = collections.defaultdict(set)
+            for vertex, split in splits.items():
+                of_split[split].add(years[vertex])
+            if of_split["test"] and of_split["valid"]:
+                self.assertLess(max(of_split["train"]), min(of_split["valid"]))
+                self.assertLess(max(of_split["valid"]), min(of_split["test"]))
+
+    def test_threads_and_memory_change_no_byte_and_a_seed_does(self):
+        base = ["--model", "arxiv", "--vertices", 40000, "--width", 5]
+        one = self.path("one")
+        self.generate(*base, "--threads", 1, out=one)
+        for more in (["--threads", 2], ["--threads", 5], ["--memory", "8MiB"]):
+            other = self.path("other" + "".join(map(str, more)).replace("/", ""))
+            self.generate(*base, *more, out=other)
+            self.same_files(one, other)
+        self.generate(*base, "--seed", 1)
+        for name in ("edges.npy", "features.npy", "labels.npy"):
+            self.assertFalse(filecmp.cmp(os.path.join(one, name), os.path.join(self.out, name),
+                                         shallow=False))
+
+    def test_the_report_names_the_next_command(self):
+        done = self.run_rung("generate", self.out, "--model", "arxiv", "--vertices", 1000)
+        self.assertIn("arxiv with 1000 vertices: 1000 vertices, 6886 edges", done.stdout)
+        self.assertIn(f"rung stage --dataset {self.out}/dataset.json", done.stdout)
+
+    def test_a_long_list_of_citations(self):
+        """Vertices that cite half of all older ones."""
+        report = self.generate("--model", "arxiv", "--vertices", 200, "--edges", 200 * 199 // 4)
+        citing, cited = self.edges(report["edges"])
+        self.assertEqual(len(set(zip(citing, cited))), report["edges"])
+
+
+class Laws(GenerateTest):
+    """Properties of the graph that do not depend on the fit of its parameters."""
+
+    def test_old_vertices_are_cited(self):
+        """Ids of communities reveal the order of time in each, and years that of all vertices."""
+        report = self.generate("--model", "arxiv", "--vertices", 20000, "--width", 1)
+        citing, cited = self.edges(report["edges"])
+        years = self.array("year.npy", "<i2", (20000,))
+        self.assertTrue(all(years[a] >= years[b] for a, b in zip(citing, cited)))
+        self.assertEqual(len(set(zip(citing, cited))), report["edges"])   # no edge twice
+        self.assertFalse(any(a == b for a, b in zip(citing, cited)))
+
+    def test_the_cited_vertex_can_be_first(self):
+        report = self.generate("--model", "debian", "--vertices", 5000, "--width", 1, "--set",
+                               "mutual=0")
+        first = collections.Counter(self.edges(report["edges"])[0])
+        second = collections.Counter(self.edges(report["edges"])[1])
+        self.assertGreater(max(first.values()), 4 * max(second.values()))
+
+    def test_in_degrees_follow_a_power_law_that_copying_makes_steeper(self):
+        def top_share(copy, out):
+            self.out = self.path(out)
+            report = self.generate("--model", "arxiv", "--vertices", 30000, "--width", 1, "--set",
+                                   f"copy={copy}")
+            degrees = sorted(collections.Counter(self.edges(report["edges"])[1]).values(),
+                             reverse=True)
+            return sum(degrees[:300]) / report["edges"]
+        few, many = top_share(0.2, "few"), top_share(0.95, "many")
+        self.assertGreater(few, 0.03)   # with equal chances it would be about 0.02
+        self.assertGreater(many, 2 * few)
+
+    def test_communities_and_classes(self):
+        report = self.generate("--model", "arxiv", "--vertices", 20000, "--width", 1)
+        labels = self.array("labels.npy", "<i2", (20000,))
+        citing, cited = self.edges(report["edges"])
+        same = sum(labels[a] == labels[b] for a, b in zip(citing, cited)) / report["edges"]
+        sizes = collections.Counter(labels)
+        by_chance = sum((size / 20000) ** 2 for size in sizes.values())
+        self.assertEqual(len(sizes), report["classes"])
+        self.assertGreater(same, 4 * by_chance)
+
+    def test_ids_are_local_or_not(self):
+        def gap(name):
+            self.out = self.path(name)
+            report = self.generate("--model", name, "--vertices", 20000, "--width", 1)
+            citing, cited = self.edges(report["edges"])
+            return sum(abs(a - b) for a, b in zip(citing, cited)) / report["edges"] / 20000
+        self.assertAlmostEqual(gap("arxiv"), 1 / 3, delta=0.02)   # as between two random ids
+        self.assertLess(gap("debian-docs"), 0.2)
+
+    def test_links_in_return(self):
+        report = self.generate("--model", "debian-docs", "--vertices", 4000, "--width", 1, "--set",
+                               "mutual=0.5")
+        pairs = set(zip(*self.edges(report["edges"])))
+        self.assertEqual(len(pairs), report["edges"])
+        answered = sum((b, a) in pairs for a, b in pairs) / len(pairs)
+        self.assertGreater(answered, 0.4)
+
+    def test_neighbours_help_where_a_row_alone_does_not(self):
+        if not self.can_train():
+            self.skipTest("rung train is not in this build")
+        self.generate("--model", "arxiv", "--vertices", 12000, "--width", 64)
+        staged = self.path("staged")
+        arrays = {name: os.path.join(self.out, name + ".npy")
+                  for name in ("edges", "features", "labels", "train", "valid", "test")}
+        self.run_rung("stage", "--graph", arrays["edges"], "--undirected", "--features",
+                      arrays["features"], "--labels", arrays["labels"],
+                      *[word for split in ("train", "valid", "test")
+                        for word in ("--split", f"{split}={arrays[split]}")],
+                      "--fanout", "10,5", "--score", "degree", "--quiet", "--out", staged)
+        training = ["train", staged, "--epochs", 6, "--hidden", 32, "--lr", 0.01, "--batch", 256,
+                    "--fanout", "10,5", "--host", "max", "--seed", 1]
+        with_edges = self.json_of(*training)["test_accuracy"]
+        without = self.json_of(*training, "--no-edges")
+        self.assertGreater(with_edges, without["test_accuracy"] + 0.1)
+        self.assertGreater(without["test_accuracy"], without["majority_accuracy"])
+
+
+class Refused(GenerateTest):
+    def test_options(self):
+        for args, says in (
+                (["--model", "arxiv"], "DIR is missing"),
+                ([self.out], ["--model is missing", "mag240m"]),
+                ([self.out, "--model", "cora"], ["--model: unknown value 'cora'", *MODELS]),
+                ([self.out, "x", "--model", "arxiv"], "unexpected argument 'x'"),
+                ([self.out, "--model", "arxiv", "--scale", "0.5"], ["'0.5'", "1/N", "1/16"]),
+                ([self.out, "--model", "arxiv", "--scale", "1/0"], "'0'"),
+                ([self.out, "--model", "arxiv", "--scale", "1/99999"], ["1/99999", "at least 16"]),
+                ([self.out, "--model", "arxiv", "--scale", "1/2", "--vertices", 20],
+                 "--scale and --vertices exclude each other"),
+                ([self.out, "--model", "arxiv", "--edges", 20], "--edges needs --vertices"),
+                ([self.out, "--model", "arxiv", "--vertices", 15], ["--vertices", "15"]),
+                ([self.out, "--model", "arxiv", "--width", 0], ["--width", "'0'"]),
+                ([self.out, "--model", "arxiv", "--set", "copies=1"], ["'copies=1'", "NAME=VALUE"]),
+                ([self.out, "--model", "arxiv", "--set", "copy"], ["'copy'", "NAME=VALUE"]),
+                ([self.out, "--model", "arxiv", "--set", "copy=2"], ["'2'", "0.99"]),
+                ([self.out, "--model", "arxiv", "--memory", "max"], ["--memory", "max"])):
+            with self.subTest(args):
+                self.refused(*args, code=2, says=says)
+
+    def test_more_edges_than_pairs(self):
+        self.refused(self.out, "--model", "arxiv", "--vertices", 100, "--edges", 5000, code=2,
+                     says=["5000 edges are too many for 100 vertices"])
+
+    def test_a_memory_budget_that_is_too_small(self):
+        args = [self.out, "--model", "arxiv", "--vertices", 20000, "--width", 1]
+        done = self.run_rung("generate", *args, "--memory", 1, code=2)
+        self.assertIn("--memory: 1 bytes are not enough", done.stderr)
+        least = done.stderr.split()[-1]
+        self.refused(*args, "--memory", int(least) - 1, code=2, says=least)
+        self.assertEqual(self.generate(*args[1:], "--memory", least, "--threads", 4)["threads"], 1)
+
+    def test_folders(self):
+        os.mkdir(self.out)
+        small = ["--model", "arxiv", "--vertices", 1000]
+        self.refused(self.out, *small, code=1, says=[self.out + " exists"])
+        self.refused(self.path("no", "such"), *small, code=1, says="No such file")
+        self.refused("/proc/model", *small, code=1, says="/proc/model")
+
+    def test_a_disk_without_room(self):
+        self.refused(self.out, "--model", "igb", code=1,
+                     says=["needs 1.03 TiB", "are free", "--scale"])
+
+    @staticmethod
+    def limit_file_size():
+        """Make writes beyond a limit fail as on a full disk."""
+        signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))
+
+    def test_a_failed_write_leaves_nothing(self):
+        self.refused(self.out, "--model", "arxiv", "--vertices", 30000, code=1,
+                     says=[self.out + "/edges.npy cannot be written", "File too large"],
+                     preexec_fn=self.limit_file_size)
+
+
+class Stopped(GenerateTest):
+    # a few gigabytes of rows, which take longer than the signal needs
+    LONG = ["--model", "arxiv", "--vertices", 60000, "--width", 16384]
+
+    def started(self):
+        """Start a long run and wait until it writes rows. Return the process, and whether its
+        files have no names."""
+        free = os.statvfs(self.folder)
+        if free.f_bavail * free.f_frsize < 8 << 30:
+            self.skipTest("less than 8 GiB are free in " + self.folder)
+        process = self.start("generate", self.out, *self.LONG)
+        fds = "/proc/%d/fd" % process.pid
+        while process.poll() is None:
+            targets = []
+            for fd in os.listdir(fds):
+                try:
+                    targets.append(os.readlink(os.path.join(fds, fd)))
+                except FileNotFoundError:
+                    continue
+            mine = [target for target in targets if target.startswith(self.folder)]
+            if len(mine) == 7:   # all but dataset.json
+                return process, any("/#" in target for target in mine)
+            time.sleep(0.01)
+        self.fail(process.stderr.read())
+
+    def check_signal(self, number, unnamed):
+        process, found = self.started()
+        self.assertEqual(found, unnamed)
+        process.send_signal(number)
+        _, message = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, -number)
+        self.assertEqual(message, "rung generate: interrupted by %s\n" % number.name)
+
+    def test_signals_leave_nothing(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with self.subTest(number):
+                before = sorted(os.listdir(self.folder))
+                self.check_signal(number, True)
+                self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    def test_a_killed_run_leaves_nothing(self):
+        process, unnamed = self.started()
+        process.kill()
+        process.communicate()
+        if not unnamed:
+            self.skipTest("the file system of %s has no unnamed files" % self.folder)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    @unittest.skipIf(SANITIZED, "the sanitizer must be the first library loaded")
+    def test_a_file_system_without_unnamed_files(self):
+        library = self.path("named_only.so")
+        subprocess.run([os.environ.get("RUNG_CC", "cc"), "-shared", "-fPIC", "-x", "c", "-", "-o",
+                        library, "-ldl"], input=NAMED_ONLY,
+                       text=True, check=True)
+        self.variables["LD_PRELOAD"] = library
+        before = sorted(os.listdir(self.folder))
+        self.check_signal(signal.SIGINT, False)
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+        small = ["--model", "arxiv", "--vertices", 1000, "--width", 3]
+        self.generate(*small)
+        self.assertEqual(sorted(os.listdir(self.folder)), sorted(before + ["out"]))
+        del self.variables["LD_PRELOAD"]
+        self.generate(*small, out=self.path("unnamed"))
+        self.same_files(self.out, self.path("unnamed"))
+
+
+if __name__ == "__main__":
+    main()

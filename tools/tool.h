@@ -103,6 +103,8 @@ struct tool_common {
 /** Budgets, engine and GPUs: in which tier rows are placed, and how they are read. */
 struct tool_store_args {
 	struct tool_size host, cache; /**< a share in `cache` refers to the size of `host` */
+	struct tool_size structure;   /**< a share refers to all lists; not given: auto */
+	const char *structure_given;  /**< "structure" if the option was given, else NULL */
 	uint32_t queue_depth;         /**< 0: not given */
 	enum rung_engine engine;
 	int buffered;
@@ -218,27 +220,96 @@ void tool_progress_end(struct tool_progress *progress);
 
 /* ---- store ---- */
 
+/** How a subcommand samples its dataset. */
+struct tool_sampling {
+	struct tool_fanouts fanouts; /**< count 0: as staged */
+	uint32_t batch;              /**< seeds per batch; 0: as staged, else 1024 */
+	enum rung_draws draws;
+	uint64_t seed;
+	uint32_t threads; /**< 0: the library's default */
+	/** nonzero: also predict what one more MiB saves, if --host has room for less than
+	 * everything */
+	int compare;
+	/** nonzero: the lists have a plan without rows, tool_data.lists, and the plan of the rows
+	 * has no lists: the store is opened later than the lists, and must not open them again */
+	int apart;
+};
+
 /** The open objects of a subcommand; tool_close() closes all that are not NULL. */
 struct tool_data {
 	struct rung_dataset *ds;
 	struct rung_plan *plan;       /**< NULL for a store that was attached */
+	struct rung_plan *lists;      /**< of the lists alone; NULL: they are part of `plan` */
 	struct rung_store *store;     /**< NULL after tool_plan() */
 	struct rung_profile *profile; /**< of --profile; NULL without it */
+	/** of the host budget between rows, cache and lists; batches 0: it was not compared with
+	 * others */
+	struct rung_plan_division division;
 };
 
 /**
- * Open a dataset and place its rows. If a GPU was requested but the CPU gathers, or only one of
- * several GPUs, the reason is printed on stderr.
+ * Open a dataset and place its rows and, with `sampling`, the lists of its graph in the budgets of
+ * the options. If a GPU was requested but the CPU gathers, or only one of several GPUs, the reason
+ * is printed on stderr.
+ * @param sampling  NULL: the subcommand reads no lists
  * @return a status, RUNG_E_NODEV also for a GPU that this build cannot use; after a failure nothing
  *         is left open
  */
 int tool_plan(const char *name, const char *dir, const struct tool_store_args *args,
-              struct tool_data *data_out);
+              const struct tool_sampling *sampling, struct tool_data *data_out);
 
 /** tool_plan(), then open the store; `opts` has the settings without a common option
  * (requests_max, batch_rows_max). */
 int tool_open(const char *name, const char *dir, const struct tool_store_args *args,
-              const struct rung_store_opts *opts, struct tool_data *data_out);
+              const struct tool_sampling *sampling, const struct rung_store_opts *opts,
+              struct tool_data *data_out);
+
+/**
+ * Decide the bytes of the lists in memory by --structure, in a plan whose other options are set.
+ * With "auto", everything is in memory if it fits; otherwise sampled batches decide, and the cache
+ * is set, too.
+ * @param opts      changed
+ * @param division  written if divisions were compared
+ * @return a status
+ */
+int tool_structure_plan(const struct tool_store_args *args, const struct rung_dataset *ds,
+                        const struct tool_sampling *sampling, struct rung_plan_opts *opts,
+                        struct rung_plan_division *division);
+
+/** The lists of a graph for a subcommand that samples without a store. */
+struct tool_lists {
+	struct rung_graph *graph;         /**< all of it in memory; else NULL */
+	struct rung_structure *structure; /**< some lists are in the file; else NULL */
+};
+
+/**
+ * Open the lists of a dataset.
+ * @param plan       with a structure; NULL: in memory that is not part of --host. "auto" then means
+ *                   all lists, or as many as half of the free memory holds
+ * @param lists_out  close it with tool_lists_close()
+ * @return a status
+ */
+int tool_lists_open(const struct tool_store_args *args, const struct rung_dataset *ds,
+                    const struct rung_plan *plan, struct tool_lists *lists_out);
+
+/** Close what is open. */
+void tool_lists_close(struct tool_lists *lists);
+
+/** The graph of `lists` for calls that accept one in memory or opts->structure, which is set. */
+const struct rung_csc *tool_lists_for(const struct tool_lists *lists,
+                                      struct rung_sampler_opts *opts);
+
+/**
+ * Move the structure out of a plan, and plan the rows with the rest of the host budget.
+ * @param opts   with which data->plan was created; changed
+ * @param data   plan: becomes that of the rows; lists: the former plan
+ * @return a status
+ */
+int tool_structure_move(struct rung_plan_opts *opts, struct tool_data *data);
+
+/** The options of the engine, added to `opts`. */
+struct rung_store_opts tool_store_opts(const struct tool_store_args *args,
+                                       const struct rung_store_opts *opts);
 
 /** Open the store of a plan of tool_plan(). Dataset and plan stay open on failure. */
 int tool_open_store(const struct tool_store_args *args, const struct rung_store_opts *opts,

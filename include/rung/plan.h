@@ -221,6 +221,24 @@ RUNG_API void rung_plan_destroy(struct rung_plan *plan);
  */
 RUNG_API const struct rung_plan_tier *rung_plan_tier(const struct rung_plan *plan, unsigned idx);
 /**
+ * The host budget of the plan: rung_plan_opts.host_bytes, or the default that was used for 0. It
+ * covers rows, lists, slots, cache, and the map of rows staged in place.
+ *
+ * @return bytes; RUNG_BYTES_MAX: no limit
+ *
+ * Threads: any.
+ */
+RUNG_API uint64_t rung_plan_host_bytes(const struct rung_plan *plan);
+/**
+ * Bytes of the offsets of the lists in a structure that is opened with the plan: about 2 per
+ * vertex. They are not part of the host budget.
+ *
+ * @return bytes; 0 if rung_plan_opts did not ask for the structure
+ *
+ * Threads: any.
+ */
+RUNG_API uint64_t rung_plan_offsets_bytes(const struct rung_plan *plan);
+/**
  * The staging slots of the plan: buffers in host memory for rows that are read from the NVMe tier,
  * one set per features file. Their bytes are part of the host budget.
  *

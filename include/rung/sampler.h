@@ -21,10 +21,11 @@
  * first such batch in order. In order, the callback has then received all batches before it and
  * none after it.
  *
- * Memory. A sampler uses 4 bytes per vertex; if that is more than 32 MiB, 16 to 32 bytes per vertex
- * of the largest batch instead. The first rung_sampler_run() allocates as much for each thread.
- * Fanouts above 32 other than "all" need up to 32 bytes times the fanout per thread. A run also
- * holds one batch per thread, in order four, each as large as the largest.
+ * Memory. A sampler uses 4 bytes per vertex; if that is more than 32 MiB, or some lists are in a
+ * file, 16 to 32 bytes per vertex of the largest batch instead. The first rung_sampler_run()
+ * allocates as much for each thread. Fanouts above 32 other than "all" need up to 32 bytes times the
+ * fanout per thread. A run also holds one batch per thread, in order four, each as large as the
+ * largest. With lists in a file, a thread also has buffers of 4 MiB for reading them.
  */
 #ifndef RUNG_SAMPLER_H
 #define RUNG_SAMPLER_H

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from ctypes import POINTER, byref
 from typing import Any, Optional, Union
@@ -146,6 +147,14 @@ def _gpu_sampler(store: Store, dataset: Dataset, opts: c.rung_loader_opts) -> Ow
     return found[0]
 
 
+def _samples_on_gpu(store: Store) -> bool:
+    """Return whether the store's GPU can sample. If it cannot, warn with the reason."""
+    why = store._no_gpu_sampling()
+    if why:
+        warnings.warn(f"sampling on the CPU: {why}", stacklevel=3)
+    return not why
+
+
 def _check_kinds(store: Any, form: str, arrays: Optional[str], sample_on: str) -> None:
     if not isinstance(store, Store):
         raise InvalidError(f"store={store!r}: not a rung.Store; open one with rung.open()")
@@ -173,8 +182,9 @@ class Loader:
     of a loader runs at a time. A forked child cannot use the loader (ForkError).
 
     Args:
-        store: the store with the rows; the loader keeps it. The data set's graph is loaded once
-            per process (8 bytes per vertex, 4 or 8 per edge), except with `fanouts=()`
+        store: the store with the rows; the loader keeps it. It samples from the neighbour lists of
+            the store, if the store was opened with `structure`. Otherwise the data set's graph is
+            loaded once per process (8 bytes per vertex, 4 or 8 per edge), except with `fanouts=()`
         seeds: name of a split ("train"), or original vertices [n], each at most once
         fanouts: hop 0 (from the seeds) first; -1: all neighbours; (): no edges (default: as staged)
         batch_size: seeds per batch (default: as staged, otherwise 1024)
@@ -191,14 +201,16 @@ class Loader:
             edges are on the GPU. It needs draws="all", and the store opened with
             sample_on_gpu=True; otherwise the graph is in pinned host memory. The defaults of
             `look_ahead` and `threads` are then 2, and each batch occupies GPU memory for the
-            largest possible batch
+            largest possible batch. If some neighbour lists are in the file, the CPU samples, and
+            a warning has the reason
         rank, world_size: data-parallel rank and number of ranks (default: those of
             torch.distributed, read when an epoch begins; without it, one rank). Each rank gets an
             equal share of an epoch's seeds. The few remaining seeds are left out; with `shuffle`,
             different ones in each epoch
         look_ahead: batches that are sampled and announced ahead; 0: 16
         gathers: batches that are gathered ahead, each with the memory of its rows; 0: 2
-        threads: threads that sample; 0: one less than the allowed CPUs, 1 to 8
+        threads: threads that sample; 0: one less than the allowed CPUs, 1 to 8, or 8 if some
+            neighbour lists are in the file
         warm_up: produce the first batches of the first epoch at once and discard them, so that the
             trainer does not wait for memory that is touched for the first time
         progress: show each epoch with tqdm
@@ -247,10 +259,10 @@ class Loader:
             found: list[Owned] = []   # a GPU sampler if there is one, then the loader
             self._handles = found
             self._epoch: Optional[Running] = None   # the current epoch
-            on_gpu = sample_on == "gpu" and opts.sampler.hop_count > 0
-            if on_gpu:
+            if sample_on == "gpu" and opts.sampler.hop_count and _samples_on_gpu(store):
                 found.append(_gpu_sampler(store, dataset, opts))
-            graph = dataset.graph() if opts.sampler.hop_count else None
+            graph = (dataset.graph() if opts.sampler.hop_count and not store.has_structure
+                     else None)
         self._calls, self._ended = Calls(), False
         try:
             self._create(opts, graph, keep)
@@ -268,7 +280,8 @@ class Loader:
         """Create the library's loader, and append it to the handles.
 
         Args:
-            graph: kept while the loader exists; None: a GPU samples, or batches have no edges
+            graph: kept while the loader exists; None: the store has the lists, a GPU samples, or
+                batches have no edges
             keep: memory that `opts` refers to, kept as long
         """
         found = self._handles

@@ -188,3 +188,34 @@ def make_rows(store: Store, listed: Listed, out: Any,
         raise InvalidError(f"out {_told(out)} on {device_name(foreign.device)}: {wanted}")
     listed.keeps = (listed.keeps, foreign)
     return out, foreign.data
+
+
+def _indexed(part: Any) -> str:
+    """Return an index as it is written in Python, such as "2:9"."""
+    if not isinstance(part, slice):
+        return "..." if part is Ellipsis else repr(part)
+    bounds = ["" if bound is None else repr(bound) for bound in (part.start, part.stop)]
+    return ":".join(bounds + ([] if part.step is None else [repr(part.step)]))
+
+
+def index_rows(store: Store, ids: Any) -> Any:
+    """Return rows for `store[ids]`: a number, a range, a mask, or a list of ids."""
+    if isinstance(ids, tuple):
+        raise InvalidError(f"store[{', '.join(map(_indexed, ids))}]: rows have one index; "
+                           "use store[[...]] for several rows, or store[ids][...] for columns")
+    if isinstance(ids, (int, np.integer)) and not isinstance(ids, bool):
+        index = int(ids)
+        if not -len(store) <= index < len(store):
+            raise IndexError(f"{store.path}: row {index} is out of range; the store has "
+                             f"{len(store)} rows")
+        return store.gather(np.array([index % len(store)], np.int64))[0]
+    if isinstance(ids, slice):
+        return store.gather(np.arange(*ids.indices(len(store)), dtype=np.int64))
+    torch = torch_of(ids)
+    if (torch is not None
+        and ids.dtype == torch.bool) or (isinstance(ids, np.ndarray) and ids.dtype == bool):
+        if tuple(ids.shape) != store.shape[:1]:
+            raise InvalidError(f"mask {list(ids.shape)}: the store has {len(store)} rows; "
+                               "use one entry per row")
+        ids = ids.nonzero().flatten() if torch is not None else ids.nonzero()[0]
+    return store.gather(ids)

@@ -249,8 +249,8 @@ class Sampler(BaseSampler):
         dataset, fanouts, draws, seed, threads: as in `rung.NeighborSampler`
     """
 
-    def __init__(self, dataset: Dataset, fanouts: Sequence[int], *, draws: str = "new",
-                 seed: int = 0, threads: int = 0):
+    def __init__(self, dataset: Union[Dataset, Store], fanouts: Sequence[int], *,
+                 draws: str = "new", seed: int = 0, threads: int = 0):
         self._sampler = NeighborSampler(dataset, fanouts, draws=draws, seed=seed, threads=threads)
 
     def sample_from_nodes(self, index: NodeSamplerInput, **kwargs: Any) -> SamplerOutput:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_uint64, c_void_p, cast
 from functools import partial
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 import numpy as np
 
@@ -22,8 +22,9 @@ from .dtypes import BY_NAME
 from .errors import InvalidError
 from .forks import watch
 from .owned import Owned
-from .sizes import choice, whole_number
-from .staging import fanout_array
+from .sizes import choice, fanout_array, whole_number
+from .stats import structure_of
+from .store import Store
 
 _I64, _I32 = BY_NAME["i64"], BY_NAME["i32"]
 SEED_MAX = 2**64 - 1
@@ -195,10 +196,15 @@ class NeighborSampler:
 
     Each vertex occurs once per batch. Threads: `sample()` runs in one thread at a time, others
     wait. A pickled sampler, as for spawned workers, consists of the data set's path and the
-    options: each process loads the graph.
+    options: each process loads the graph. With a store, each process opens or attaches to it.
+
+    Attributes:
+        graph: the loaded graph; None: the lists of a store are used
+        hop_count: int
 
     Args:
-        dataset: its relabelled graph is loaded (8 bytes per vertex, 4 or 8 per edge)
+        dataset: its relabelled graph is loaded (8 bytes per vertex, 4 or 8 per edge). Or a
+            `rung.Store` that was opened with `structure`, whose neighbour lists are used
         fanouts: hop 0 (from the seeds) first; -1: all neighbours (default: as staged)
         draws: "all": all vertices of the batch draw at each hop, as in DGL; "new": only the
             vertices that the previous hop added, as in PyG (default: as staged)
@@ -207,15 +213,23 @@ class NeighborSampler:
         threads: threads that sample a batch; 0: OpenMP's number
 
     Raises:
-        InvalidError: an argument is invalid, or the data set has no edges.
+        InvalidError: an argument is invalid, the data set has no edges, or the store no structure.
         FormatError, RangeError, ReadError, NoMemoryError, ClosedError: as `Dataset.graph()`.
     """
 
-    def __init__(self, dataset: Dataset, fanouts: Optional[Sequence[int]] = None, *,
+    def __init__(self, dataset: Union[Dataset, Store], fanouts: Optional[Sequence[int]] = None, *,
                  draws: Optional[str] = None, seed: int = 0, threads: int = 0):
+        self._from = dataset   # for pickle
+        self._store = dataset if isinstance(dataset, Store) else None
+        if isinstance(dataset, Store):
+            if not dataset.has_structure:
+                raise InvalidError(f"{dataset!r}: has no neighbour lists; open it with structure=, "
+                                   "or pass a rung.Dataset")
+            dataset = Dataset(dataset.path)
         need_edges(dataset)
         self._lock = threading.RLock()
-        self.graph: Graph = dataset.graph()   # the sampler reads it
+        # the sampler reads it
+        self.graph: Optional[Graph] = None if self._store else dataset.graph()
         self._dataset = dataset
         self._options = {"fanouts": fanouts, "draws": draws, "seed": seed, "threads": threads}
         self._rank_of_vertex = LazyArray(dataset, "rank_of_vertex")
@@ -226,9 +240,18 @@ class NeighborSampler:
         watch(self)
 
     def _create(self) -> Owned:
+        if self._store is not None:
+            return self._store._call(self._create_of)
         handle = Owned(lib.rung_sampler_destroy, of=(self.graph.memory,))
         check(lib.rung_sampler_create(byref(self.graph.csc), byref(self._opts),
                                       byref(handle.pointer)))
+        return handle
+
+    def _create_of(self, memory: Owned) -> Owned:
+        """Create a sampler that reads the lists of an open store."""
+        handle = Owned(lib.rung_sampler_destroy, of=(memory,))
+        self._opts.structure = structure_of(memory)
+        check(lib.rung_sampler_create(None, byref(self._opts), byref(handle.pointer)))
         return handle
 
     def _forked(self) -> None:
@@ -270,7 +293,11 @@ class NeighborSampler:
         with self._lock:
             if self._handle is None:
                 self._handle = self._create()
-            check(lib.rung_sampler_sample(self._handle, ids.ctypes.data, len(ids), number, batch))
+            arguments = self._handle, ids.ctypes.data, len(ids), number, batch
+            if self._store is None:
+                check(lib.rung_sampler_sample(*arguments))
+            else:   # inside a call of the store, for which close() waits
+                check(self._store._call(lambda _: lib.rung_sampler_sample(*arguments)))
         count = c_uint64()
         data = lib.rung_batch_vertices(batch, byref(count))
         sampled = as_kind(Array(data, (count.value,), _I64, batch), kind)
@@ -279,7 +306,7 @@ class NeighborSampler:
         return Sample(sampled, blocks, len(ids), self._vertex_of_rank)
 
     def __reduce__(self):
-        return partial(NeighborSampler, **self._options), (self._dataset,)
+        return partial(NeighborSampler, **self._options), (self._from,)
 
 
 def edges_of(blocks: Sequence[Block]) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of arguments for the library: sizes, numbers, choices, and options of a store.
+"""Conversion of arguments for the library: sizes, numbers, choices, options and plan of a store.
 
 Sizes have the same forms as on the command line: bytes (4096), "64KiB", "1.5GiB", a share such as
 "10%", or "max".
@@ -10,18 +10,22 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Sequence
-from ctypes import c_int, pointer
+from ctypes import byref, c_int, c_uint32, pointer
 from fractions import Fraction
 from math import ceil
 from numbers import Real
 from types import SimpleNamespace
-from typing import Any, Union
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
-from ._library import (BYTES_MAX, BYTES_NONE, DEVICES, ENGINES, NUMA_POLICIES, UINT32_MAX, c, check,
-                       lib, string)
+from ._library import (BYTES_MAX, BYTES_NONE, DEVICES, DRAWS, ENGINES, NUMA_POLICIES, UINT32_MAX,
+                       c, check, lib, string)
 from .errors import InvalidError
+from .owned import Owned
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
 
 Size = Union[int, str]
 
@@ -116,6 +120,24 @@ def size_bytes(size: Size, whole: int | None = None, name: str = "size") -> int:
     return total
 
 
+def fanout_array(fanouts: Sequence[int]):
+    """Return fanouts as a uint32 array for the library; -1 becomes its value for all neighbours.
+
+    Raises:
+        InvalidError: not a list, or an entry is neither -1 nor 1 or more.
+    """
+    try:
+        listed = [-1 if fanout == -1 else whole_number(fanout, "fanouts", UINT32_MAX - 1)
+                  for fanout in fanouts]
+    except TypeError:
+        raise InvalidError(f"fanouts={fanouts!r}: not a list; use one number per hop, "
+                           "such as (15, 10)") from None
+    if 0 in listed:
+        raise InvalidError(f"fanouts={listed}: 0 is not valid; use 1 or more, or -1 for all "
+                           "neighbours")
+    return (c_uint32 * len(listed))(*[UINT32_MAX if fanout == -1 else fanout for fanout in listed])
+
+
 # The structs returned below keep the arrays and pointers that were assigned to their fields: ctypes
 # refers to them from the struct.
 
@@ -187,3 +209,80 @@ def attach_opts(given: SimpleNamespace) -> c.rung_store_opts:
     opts.requests_max = whole_number(given.requests, "requests")
     opts.batch_rows_max = whole_number(given.batch_rows, "batch_rows")
     return opts
+
+
+# The plan of a store. `given.structure` puts neighbour lists of the graph into its host budget.
+
+
+def create_plan(dataset: Dataset, given: SimpleNamespace,
+                planned: c.rung_plan_opts) -> tuple[Owned, str]:
+    """Create the plan of a store, with neighbour lists if `given.structure` asks for them.
+
+    Args:
+        given: the arguments of `rung.open()` by name
+        planned: options of the plan without the lists; changed
+
+    Returns:
+        The plan, and why a GPU cannot sample although `sample_on_gpu` was given ("" otherwise).
+    """
+    why = ""
+    if given.structure is not None and planned.sample_on_gpu:
+        # the graph is on the GPUs and in host memory, if it fits
+        try:
+            plan = _create(dataset, planned)
+            if lib.rung_plan_device(plan).contents.device != 0:
+                return plan, why
+        except InvalidError as error:
+            why = f"the graph does not fit in the budgets of GPUs and host ({error})"
+        planned.sample_on_gpu = False
+    if given.structure is not None:
+        _set_structure(dataset, given.structure, planned)
+    return _create(dataset, planned), why
+
+
+def _create(dataset: Dataset, planned: c.rung_plan_opts) -> Owned:
+    plan = Owned(lib.rung_plan_destroy)
+    check(lib.rung_plan_create(dataset._open(), byref(planned), byref(plan.pointer)))
+    return plan
+
+
+def _set_structure(dataset: Dataset, structure: Size, planned: c.rung_plan_opts) -> None:
+    if structure == "auto":
+        if dataset.edge_count == 0 or _fits(dataset, planned):
+            planned.structure_bytes = BYTES_MAX
+        else:
+            _divide(dataset, planned)
+        return
+    index_bytes = lib.rung_index_bytes(dataset.vertex_count)
+    # 0 would be the library's "no structure". 1 byte is too small, and the error names the smallest
+    # budget that works.
+    planned.structure_bytes = size_bytes(structure, dataset.edge_count * index_bytes,
+                                         "structure") or 1
+
+
+def _fits(dataset: Dataset, planned: c.rung_plan_opts) -> bool:
+    """Return whether the budgets hold all rows and all lists."""
+    planned.structure_bytes = BYTES_MAX
+    try:
+        return not lib.rung_plan_slots(_create(dataset, planned)).contents.slot_count
+    except InvalidError:
+        return False
+    finally:
+        planned.structure_bytes = 0
+
+
+def _divide(dataset: Dataset, planned: c.rung_plan_opts) -> None:
+    """Divide the host budget by the reads of batches that are sampled as given at staging."""
+    hops = fanout_array(dataset.fanouts)
+    sampler = c.rung_sampler_opts(fanouts=hops, hop_count=len(hops),
+                                  draws=DRAWS.index(dataset.draws), seed=1)
+    if "train" in dataset.splits:
+        seeds = np.unique(dataset.array("split_train").astype(np.uint64))
+    else:
+        seeds = np.arange(dataset.vertex_count, dtype=np.uint64)
+    found = c.rung_plan_division()
+    check(lib.rung_plan_divide(dataset._open(), byref(planned), byref(sampler), seeds.ctypes.data,
+                               len(seeds), dataset.batch_size or 1024, 0, byref(found)))
+    planned.host_bytes, planned.structure_bytes = found.host_bytes, found.structure_bytes
+    if not planned.cache_share and not planned.cache_bytes:
+        planned.cache_bytes = found.cache_bytes

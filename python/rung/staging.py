@@ -10,17 +10,17 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from ctypes import POINTER, byref, c_char_p, c_int, c_uint32
+from ctypes import POINTER, byref, c_char_p, c_int
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, Optional, Union
 
 import numpy as np
 
-from ._library import DRAWS, STAGE_PADS, ROW_ORDERS, UINT32_MAX, c, check, lib, string, text
+from ._library import DRAWS, STAGE_PADS, ROW_ORDERS, c, check, lib, string, text
 from .errors import BusyError, ExistsError, InvalidError
 from .owned import Folder, Owned, remove_folder
-from .sizes import Size, choice, size_bytes, whole_number
+from .sizes import Size, choice, fanout_array, size_bytes, whole_number
 
 Source = Union[str, os.PathLike, np.ndarray, Any]
 Progress = Callable[[str, int, int], None]
@@ -194,24 +194,6 @@ def _named(sources: _Sources, given: Optional[Mapping[str, Source]], what: str, 
 
 def _texts(given: Sequence[bytes]):
     return (c_char_p * len(given))(*given), len(given)
-
-
-def fanout_array(fanouts: Sequence[int]):
-    """Return fanouts as a uint32 array for the library; -1 becomes its value for all neighbours.
-
-    Raises:
-        InvalidError: not a list, or an entry is neither -1 nor 1 or more.
-    """
-    try:
-        listed = [-1 if fanout == -1 else whole_number(fanout, "fanouts", UINT32_MAX - 1)
-                  for fanout in fanouts]
-    except TypeError:
-        raise InvalidError(f"fanouts={fanouts!r}: not a list; use one number per hop, "
-                           "such as (15, 10)") from None
-    if 0 in listed:
-        raise InvalidError(f"fanouts={listed}: 0 is not valid; use 1 or more, or -1 for all "
-                           "neighbours")
-    return (c_uint32 * len(listed))(*[UINT32_MAX if fanout == -1 else fanout for fanout in listed])
 
 
 def _throw_away(half_done: str) -> None:

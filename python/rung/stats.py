@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from ctypes import byref
 from dataclasses import dataclass, fields
+from typing import Optional
 
 from ._library import PHASES, c, check, lib, text
 from .errors import InvalidError
@@ -152,6 +153,20 @@ def read_stats(memory: Owned) -> Stats:
     """Return the statistics of an open store."""
     found = c.rung_store_stats()
     check(lib.rung_store_stats(memory, byref(found)))
+    return _stats_of(found)
+
+
+def read_structure_stats(memory: Owned) -> Optional[Stats]:
+    """Return the statistics of the structure of an open store; None if it has none."""
+    structure = structure_of(memory)
+    if structure is None:
+        return None
+    found = c.rung_store_stats()
+    check(lib.rung_structure_stats(structure, byref(found)))
+    return _stats_of(found)
+
+
+def _stats_of(found: c.rung_store_stats) -> Stats:
     values = {each.name: getattr(found, each.name) for each in fields(Stats)}
     tiers = found.tiers[: found.tier_count]
     values.update(
@@ -160,3 +175,14 @@ def read_stats(memory: Owned) -> Stats:
         cache_why=text(found.cache_why), direct=bool(found.direct), latency=tuple(found.latency),
         phases={name: tuple(found.phases[i]) for i, name in enumerate(PHASES)})
     return Stats(**values)
+
+
+def structure_of(memory: Owned) -> Optional[int]:
+    """Return the address of the structure of an open store; None if it has none."""
+    return lib.rung_store_structure(memory)
+
+
+def has_cold_lists(memory: Owned) -> bool:
+    """Return whether the structure of an open store reads some lists from the file."""
+    stats = read_structure_stats(memory)
+    return stats is not None and any(tier.name == "nvme" and tier.rows for tier in stats.tiers)

@@ -19,10 +19,10 @@ from .dtypes import BY_CODE, DType
 from .errors import ClosedError, ForkError, InvalidError
 from .forks import Calls, watch
 from .gather import Flight, Gather
-from .operands import Listed, list_ids, make_rows, store_memory, torch_of
+from .operands import Listed, index_rows, list_ids, make_rows, store_memory, torch_of
 from .owned import Folder, Owned, Running, statuses
-from .sizes import Size, attach_opts, plan_opts, store_opts
-from .stats import Stats, read_stats
+from .sizes import Size, attach_opts, create_plan, plan_opts, store_opts
+from .stats import Stats, has_cold_lists, read_stats, read_structure_stats, structure_of
 from .streams import Stream, stream_of
 
 
@@ -58,6 +58,7 @@ class Store:
         self._folder: Optional[Folder] = None   # temporary folder of the socket
         self._share_path: Optional[str] = arguments.get("share_path")
         self.why_cpu = ""
+        self._why_not_gpu = ""   # why a loader cannot sample on the GPU
         watch(self)
         self._start()
 
@@ -84,13 +85,12 @@ class Store:
 
     def _open(self, memory: Owned, **arguments: Any) -> None:
         given = SimpleNamespace(**arguments)
-        plan = Owned(lib.rung_plan_destroy)
         with Dataset(given.path) as dataset:
             planned = plan_opts(given, dataset.feature_bytes)
             opts = store_opts(given)
             files = dataset._open()
+            plan, self._why_not_gpu = create_plan(dataset, given, planned)
             try:
-                check(lib.rung_plan_create(files, byref(planned), byref(plan.pointer)))
                 self.why_cpu = text(lib.rung_plan_device(plan).contents.why)
                 self._choose_socket(given.share)
                 if self._share_path is not None:
@@ -292,25 +292,7 @@ class Store:
 
         `store[ids]` is `gather(ids)`, and `store[mask]` returns the rows where the mask is true.
         """
-        if isinstance(ids, tuple):
-            raise InvalidError(f"store[{', '.join(map(_indexed, ids))}]: rows have one index; "
-                               "use store[[...]] for several rows, or store[ids][...] for columns")
-        if isinstance(ids, (int, np.integer)) and not isinstance(ids, bool):
-            index = int(ids)
-            if not -len(self) <= index < len(self):
-                raise IndexError(f"{self.path}: row {index} is out of range; the store has "
-                                 f"{len(self)} rows")
-            return self.gather(np.array([index % len(self)], np.int64))[0]
-        if isinstance(ids, slice):
-            return self.gather(np.arange(*ids.indices(len(self)), dtype=np.int64))
-        torch = torch_of(ids)
-        if (torch is not None
-            and ids.dtype == torch.bool) or (isinstance(ids, np.ndarray) and ids.dtype == bool):
-            if tuple(ids.shape) != self.shape[:1]:
-                raise InvalidError(f"mask {list(ids.shape)}: the store has {len(self)} rows; "
-                                   "use one entry per row")
-            ids = ids.nonzero().flatten() if torch is not None else ids.nonzero()[0]
-        return self.gather(ids)
+        return index_rows(self, ids)
 
     # iter(), list(), reversed() and `in` raise TypeError: through __getitem__ and __len__ they
     # would gather one row at a time.
@@ -358,6 +340,27 @@ class Store:
         """Return the counters since the store was opened."""
         return self._call(read_stats)
 
+    @property
+    def has_structure(self) -> bool:
+        """Whether the store holds the neighbour lists of the graph (`structure` of `open()`)."""
+        return self._call(structure_of) is not None
+
+    def structure_stats(self) -> Optional[Stats]:
+        """Return the counters of reads of neighbour lists; None if the store holds no lists.
+
+        Rows are blocks of 512 bytes. The hits of tier "nvme" are the blocks that samplers requested
+        from the file. Entries in memory are read directly, and their hits are not counted.
+        """
+        return self._call(read_structure_stats)
+
+    def _no_gpu_sampling(self) -> str:
+        """Return why the GPU cannot sample the graph of this store; "" if it can."""
+        if self._why_not_gpu:
+            return self._why_not_gpu
+        return ("some neighbour lists are in the file; open the store with structure='max', or "
+                "with sample_on_gpu=True and without structure"
+                if self._call(has_cold_lists) else "")
+
     # ---- end ----
 
     def close(self) -> None:
@@ -404,14 +407,6 @@ class Store:
         return f"rung.Store({self.path!r}): {list(self.shape)} {self.dtype.name} on {self.device}"
 
 
-def _indexed(part: Any) -> str:
-    """Return an index as it is written in Python, such as "2:9"."""
-    if not isinstance(part, slice):
-        return "..." if part is Ellipsis else repr(part)
-    bounds = ["" if bound is None else repr(bound) for bound in (part.start, part.stop)]
-    return ":".join(bounds + ([] if part.step is None else [repr(part.step)]))
-
-
 def _attach(memory: Owned, share_path: str, **options: Any) -> None:
     opts = attach_opts(SimpleNamespace(**options))
     check(lib.rung_store_attach(string(share_path, "share_path"), byref(opts),
@@ -426,15 +421,15 @@ def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Opt
          requests: int = 0, batch_rows: int = 0, merge_gap: int = 0,
          buffered: bool = False, read_timeout: float = 0,
          profile: Union[str, os.PathLike, None] = None, private_cache: bool = False,
-         sample_on_gpu: bool = False) -> Store:
+         sample_on_gpu: bool = False, structure: Optional[Size] = None) -> Store:
     """Open the features of a staged data set.
 
     The hottest rows are read into memory; the others stay in the file, and are called cold.
 
     Args:
         path: folder written by `rung.stage()` or `rung stage`
-        host: budget of host memory for rows, staging slots and the cold-row cache: bytes, "4GiB",
-            "10%" of the features, or "max" (default: half of the free memory)
+        host: budget of host memory for rows, neighbour lists, staging slots and the cold-row
+            cache: bytes, "4GiB", "10%" of the features, or "max" (default: half of the free memory)
         gpu: memory of each GPU for rows, in the same forms. With `gpu` or `gpus`, a GPU gathers if
             there is one (default: the CPU gathers)
         gpus: numbers of the GPUs that hold rows; the first one gathers
@@ -445,7 +440,12 @@ def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Opt
             the path of a socket
         private_cache: with `share`: do not share the cold-row cache; attached processes have none
         sample_on_gpu: for `rung.Loader(..., sample_on="gpu")`: the budgets `gpu` and `host` include
-            the graph; the same share of it is on the GPUs as of the rows
+            the graph, of which the same share is on the GPUs as of the rows. With `structure`, the
+            CPU samples if it does not fit
+        structure: part of `host` for the neighbour lists of the hottest vertices and for reading
+            the others: bytes, "1GiB", "10%" of the lists, "max", or "auto", which divides `host` by
+            the reads of batches sampled as given at staging. Loaders and samplers use these lists
+            (default: none; loaders load the graph, which is not part of `host`)
         vertex_ids: ids are original vertices; False: only ranks, which saves 4 bytes per vertex
         queue_depth: most reads in flight; 0: default
         engine, merge_gap, buffered: see rung-bench(1)

@@ -148,12 +148,61 @@ static int least_structure(struct divider *div, uint64_t *least_out)
 	struct rung_plan *plan;
 	int rc;
 
+	opts.host_bytes = RUNG_BYTES_MAX;
 	opts.structure_bytes = 1;
 	rc = rung_plan_create(div->ds, &opts, &plan);
 	if (rc == 0) /* one byte is enough for all lists */
 		rung_plan_destroy(plan);
 	*least_out = rc == 0 ? 1 : rung_last_error_min_bytes();
 	return rc == RUNG_E_INVAL && *least_out > 0 ? 0 : rc;
+}
+
+/* Report a budget that is too small for any division, with the least that works. */
+static int fail_budget(struct divider *div)
+{
+	const uint64_t all = rung__align_up(div->lists_bytes, RUNG__LIST_BLOCK_BYTES);
+	struct rung_plan_opts opts = div->opts;
+	struct rung_plan *plan;
+	uint64_t least;
+	int rc = least_structure(div, &least);
+
+	if (rc < 0)
+		return rc;
+	/* a budget for the lists alone: the error is that of the rows, and has the sum */
+	least = RUNG__MAX(RUNG__MIN(least, all), 1u);
+	opts.structure_bytes = opts.host_bytes = least;
+	rc = rung_plan_create(div->ds, &opts, &plan);
+	if (rc == 0)
+		rung_plan_destroy(plan);
+	else if (rung_last_error_min_bytes() > 0)
+		least = rung_last_error_min_bytes();
+	return rung__fail_min_bytes(
+		least,
+		"a host budget of %" PRIu64
+		" bytes cannot hold the staging slots of rows and lists; give at least %" PRIu64
+		" bytes",
+		div->opts.host_bytes == RUNG_BYTES_NONE ? 0 : div->opts.host_bytes, least);
+}
+
+/* If all rows are in memory, the lists use what the rows leave. */
+static int use_rest(struct divider *div)
+{
+	struct rung_plan_opts opts = div->opts;
+	struct rung_plan *plan;
+	int rc;
+
+	if (div->keeps_structure || isinf(total(&div->best)))
+		return 0;
+	opts.structure_bytes = div->best.structure_bytes;
+	rc = rung_plan_create(div->ds, &opts, &plan);
+	if (rc < 0)
+		return rc;
+	if (plan->slots.slot_count == 0)
+		div->best.structure_bytes =
+			RUNG__MAX(div->best.structure_bytes,
+		                  plan->host_bytes - plan->tiers[RUNG__TIER_HOST].bytes);
+	rung_plan_destroy(plan);
+	return 0;
 }
 
 static int search(struct divider *div)
@@ -220,8 +269,9 @@ static int record(struct divider *div, struct rung__batches *batches)
 	return rc < 0 ? rc : 0;
 }
 
-/* Open a structure that uses half of the budget, from which the batches are sampled. */
-static int open_structure(const struct divider *div, struct rung_structure **structure_out)
+/* Open a structure from which the batches are sampled. It uses half of the budget, or the least that
+ * works. */
+static int open_structure(struct divider *div, struct rung_structure **structure_out)
 {
 	struct rung_plan_opts opts = div->opts;
 	struct rung_plan *plan;
@@ -231,6 +281,12 @@ static int open_structure(const struct divider *div, struct rung_structure **str
 	if (opts.structure_bytes >= div->lists_bytes)
 		opts.structure_bytes = RUNG_BYTES_MAX;
 	rc = rung_plan_create(div->ds, &opts, &plan);
+	if (rc == RUNG_E_INVAL) {
+		rc = least_structure(div, &opts.structure_bytes);
+		/* a budget that is too small fails here, with the least that works */
+		if (rc == 0)
+			rc = rung_plan_create(div->ds, &opts, &plan);
+	}
 	if (rc < 0)
 		return rc;
 	rc = rung_structure_open(div->ds, plan, NULL, structure_out);
@@ -339,12 +395,11 @@ int rung_plan_divide(const struct rung_dataset *ds, const struct rung_plan_opts 
 		rc = sample(&div, &sampler_opts, seeds, seed_count, batch_size, batches_max);
 	if (rc == 0)
 		rc = search(&div);
-	if (rc == 0 && isinf(total(&div.best)))
-		rc = rung__fail(RUNG_E_INVAL,
-		                "a host budget of %" PRIu64
-		                " bytes cannot hold the staging slots of rows and lists; "
-		                "give a larger budget",
-		                div.opts.host_bytes);
+	if (rc == 0)
+		rc = use_rest(&div);
+	if ((rc == 0 && isinf(total(&div.best))) ||
+	    (rc == RUNG_E_INVAL && rung_last_error_min_bytes() > 0 && !div.keeps_structure))
+		rc = fail_budget(&div);
 	division = result(&div);
 	if (rc == 0)
 		rc = marginal(&div, &division);

@@ -17,6 +17,7 @@
 #include "file/file.h"
 #include "plan/plan.h"
 #include "plan/profile_rates.h"
+#include "sample/lists.h"
 
 #define QUEUE_DEPTH_DEFAULT 64u
 
@@ -213,6 +214,9 @@ static int place_lists(const struct creation *creation, uint64_t *host_bytes,
 	/* lists are not announced: a cache would hold the blocks that the tier "host" holds */
 	opts.cache_bytes = RUNG_BYTES_NONE;
 	lists.opts = &opts;
+	/* the last block is longer than its lists: it must not be left out for that */
+	if (opts.structure_bytes >= all)
+		opts.structure_bytes = RUNG_BYTES_MAX;
 	rc = place(&lists, opts.structure_bytes, sub);
 	if (rc == 0 && *host_bytes != RUNG_BYTES_MAX)
 		*host_bytes -= sub->tiers[RUNG__TIER_HOST].bytes +
@@ -259,6 +263,8 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	plan->row_bytes = info->features.row_bytes;
 	plan->row_stride = info->row_stride;
 	plan->has_structure = opts.structure_bytes != 0;
+	if (plan->has_structure)
+		plan->offsets_bytes = rung__offsets_bytes(info->vertex_count, info->edge_count);
 	rc = create(&creation, plan);
 	rung_topology_destroy(creation.topology); /* the plan keeps only node numbers */
 	if (rc < 0) {
@@ -287,6 +293,16 @@ const struct rung_plan_tier *rung_plan_tier(const struct rung_plan *plan, unsign
 {
 	idx += rung__first_tier(plan->device.device == RUNG_DEVICE_CUDA);
 	return idx < RUNG__TIER_COUNT ? &plan->tiers[idx] : NULL;
+}
+
+uint64_t rung_plan_host_bytes(const struct rung_plan *plan)
+{
+	return plan->host_bytes;
+}
+
+uint64_t rung_plan_offsets_bytes(const struct rung_plan *plan)
+{
+	return plan->offsets_bytes;
 }
 
 const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan)

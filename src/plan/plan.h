@@ -68,8 +68,9 @@ struct rung_plan {
 	bool interleave_requested; /* the caller requested interleaving, so there is no choice */
 	struct rung_placement *placement_list; /* [placement_count] */
 	size_t placement_count;
-	bool is_lists;      /* the rows are blocks of the graph's lists */
-	bool has_structure; /* the lists are planned too */
+	uint64_t offsets_bytes; /* of the structure, not part of the budget; 0: none is planned */
+	bool is_lists;          /* the rows are blocks of the graph's lists */
+	bool has_structure;     /* the lists are planned too */
 	/* the plan of the lists, whose bytes are part of the host budget; NULL: not planned, or the
 	 * graph has no edges */
 	struct rung_plan *structure;

@@ -24,6 +24,35 @@
 /* slots per read in flight: filled slots wait for a kernel, which copies many at once */
 #define SLOTS_OF_GPU 16u
 
+/* Bytes that the lists of the graph use of the host budget. */
+static uint64_t lists_bytes(const struct rung_plan *plan)
+{
+	const struct rung_plan *lists = plan->structure;
+
+	return lists ? lists->tiers[RUNG__TIER_HOST].bytes +
+	                       lists->slots.slot_count * lists->slots.slot_bytes
+	             : 0;
+}
+
+/* Report a budget that cannot hold the slots. The least that works is in the message, and as a
+ * number in rung_last_error_min_bytes().
+ * @param host_bytes  without the lists of the graph, which are in memory already */
+static int fail_slots(const struct rung_plan *plan, uint64_t host_bytes, uint64_t count,
+                      uint64_t slot_bytes)
+{
+	const uint64_t lists = lists_bytes(plan);
+	const uint64_t least = slot_bytes * count + plan->vertices_bytes + lists;
+
+	return rung__fail_min_bytes(
+		least,
+		"a %s of %" PRIu64 " bytes cannot hold the %" PRIu64 " staging slots of %" PRIu64
+		" bytes each (for %s of %" PRIu64 " bytes)%s%s; give at least %" PRIu64 " bytes",
+		plan->is_lists ? "structure" : "host budget", host_bytes + lists, count, slot_bytes,
+		plan->is_lists ? "blocks" : "rows", plan->row_bytes,
+		plan->vertices_bytes ? " and the map of rows staged in place" : "",
+		lists ? " next to the lists of the graph" : "", least);
+}
+
 /*
  * Choose size and number of the staging slots. They are large enough for several rows per read, if
  * the budget then still allows one slot for each read in flight; otherwise each holds one row. With
@@ -64,16 +93,8 @@ static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 			" bytes are too large for a staging slot (4 GiB); split the features",
 			plan->row_bytes);
 	count *= plan->file_count; /* each file has its own slots, refill thread and queue */
-	/* the least that works is in the message, and as a number in rung_last_error_min_bytes() */
 	if (slot * count > budget)
-		return rung__fail_min_bytes(
-			slot * least + plan->vertices_bytes,
-			"a host budget of %" PRIu64 " bytes cannot hold the %" PRIu64
-			" staging slots of %" PRIu64 " bytes each (for rows of %" PRIu64
-			" bytes)%s; give at least %" PRIu64 " bytes",
-			host_bytes, least, slot, plan->row_bytes,
-			plan->vertices_bytes ? " and the map of rows staged in place" : "",
-			slot * least + plan->vertices_bytes);
+		return fail_slots(plan, host_bytes, least, slot);
 	plan->slots.slot_bytes = slot;
 	plan->slots.slot_count = count;
 	return 0;
@@ -123,7 +144,7 @@ static uint64_t share_of(uint64_t whole, double share)
 
 /*
  * Bytes for the cold-row cache, at most `left`.
- * @param host_bytes  the whole host budget, to which cache_share refers
+ * @param host_bytes  the whole host budget with the lists, to which cache_share refers
  * @param budget the part of it for rows, slots and cache; the default cache is a share of this part
  */
 static uint64_t cache_budget(const struct rung_plan_opts *opts, uint64_t host_bytes,
@@ -227,7 +248,7 @@ int rung__plan_on_host(struct rung_plan *plan, const struct rung_plan_opts *opts
 			return rc;
 		budget -= plan->vertices_bytes;
 		left = budget - plan->slots.slot_bytes * plan->slots.slot_count;
-		cache = cache_budget(opts, host_bytes, budget, left);
+		cache = cache_budget(opts, plan->host_bytes, budget, left);
 		choose_cache(plan, cache,
 		             first + RUNG__MIN(host_rows, (left - cache) / plan->row_stride));
 		/* a cache below the minimum was omitted: its bytes go to rows */

@@ -131,7 +131,9 @@ int rung_sampler_create(const struct rung_csc *csc, const struct rung_sampler_op
 	sampler->threads = (uint32_t)rung__threads(
 		opts.threads == 0 && sampler->tiered ? TIERED_THREADS : opts.threads);
 	memcpy(sampler->fanouts, opts.fanouts, opts.hop_count * sizeof(*opts.fanouts));
-	sampler->hashed = lists.csc.vertex_count > rung__sampler_table_bytes / sizeof(uint32_t);
+	/* with lists in a file, memory is short, and a batch waits for reads in any case */
+	sampler->hashed = sampler->tiered ||
+	                  lists.csc.vertex_count > rung__sampler_table_bytes / sizeof(uint32_t);
 	sampler->set_size = rung__draw_set_size(opts.fanouts, opts.hop_count, lists.degree_max);
 	rc = make_spaces(sampler);
 	if (rc < 0) {

@@ -106,9 +106,11 @@ struct tool_option_set {
 	tool_check_fn *check;      /**< called after the last option; may be NULL */
 };
 
-extern const struct tool_option_set tool_common_set;  /**< struct tool_common */
-extern const struct tool_option_set tool_budget_set;  /**< struct tool_store_args */
-extern const struct tool_option_set tool_engine_set;  /**< struct tool_store_args */
+extern const struct tool_option_set tool_common_set; /**< struct tool_common */
+extern const struct tool_option_set tool_budget_set; /**< struct tool_store_args */
+extern const struct tool_option_set tool_engine_set; /**< struct tool_store_args */
+/** struct tool_store_args; of commands that sample a staged dataset */
+extern const struct tool_option_set tool_structure_set;
 extern const struct tool_option_set tool_gpu_set;     /**< struct tool_store_args */
 extern const struct tool_option_set tool_graph_set;   /**< struct tool_graph_args */
 extern const struct tool_option_set tool_score_set;   /**< struct tool_score_args */

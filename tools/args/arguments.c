@@ -266,7 +266,7 @@ static const struct tool_option common_options[] = {
 
 const struct tool_option_set tool_common_set = { common_options, NULL, NULL };
 
-/* ---- budgets and engine ---- */
+/* ---- budgets ---- */
 
 /* For the user 0 means that no gap is read; for the store 0 is the default. */
 static void set_merge_gap(const struct argp_state *state, void *ctx, const char *arg)
@@ -311,8 +311,9 @@ static void set_numa(const struct argp_state *state, void *ctx, const char *arg)
 
 static const struct tool_option budget_options[] = {
 	{ "host", "SIZE", 5,
-	  "Host memory for rows, staging slots and cold-row cache: a size such as 64KiB or 1.5GiB, "
-	  "a share of the features such as 10%, or max (default: half of the free memory)",
+	  "Host memory for rows, neighbour lists, staging slots and cold-row cache: a size such as "
+	  "64KiB or 1.5GiB, a share of the features such as 10%, or max (default: half of the free "
+	  "memory)",
 	  TOOL_SIZE(struct tool_store_args, host) },
 	{ "cache", "SIZE", 5,
 	  "Part of --host for a cache of rows that were read from the file: bytes, or a share of "
@@ -333,6 +334,35 @@ static const struct tool_option budget_options[] = {
 };
 
 const struct tool_option_set tool_budget_set = { budget_options, NULL, NULL };
+
+/* ---- lists of the graph ---- */
+
+/* A size, or the word for the default. An argument that starts like a number gets the error message
+ * for sizes. */
+static void set_structure(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct tool_store_args *args = ctx;
+
+	args->structure = (struct tool_size){ 0 };
+	if (strcmp(arg, "auto") == 0)
+		return;
+	if (strcmp(arg, "max") != 0 && decimal_length(arg) == 0)
+		argp_error(state, "--structure: unknown value '%s'; use a size, auto or max", arg);
+	args->structure = tool_arg_size(state, "--structure", arg);
+}
+
+static const struct tool_option structure_options[] = {
+	{ "structure", "SIZE|WORD", 5,
+	  "Memory for the neighbour lists of the hottest vertices and for reading the others: a "
+	  "size, a share of the lists such as 10%, max (all lists), or auto (default: auto, which "
+	  "divides --host by predicted reads)",
+	  TOOL_SET(set_structure), TOOL_NOTED(struct tool_store_args, structure_given) },
+	{ 0 },
+};
+
+const struct tool_option_set tool_structure_set = { structure_options, NULL, NULL };
+
+/* ---- engine ---- */
 
 static const struct tool_word engines[] = {
 	{ "auto", RUNG_ENGINE_AUTO },

@@ -74,6 +74,9 @@ static inline int bench_ids_over(const struct bench_ids *ids, uint64_t batch)
  */
 int bench_ids_round(struct bench_ids *ids, uint64_t batch, uint64_t *end_out);
 
+/** Nonzero if the ids are those of sampled batches. */
+int bench_ids_are_sampled(const struct bench_args *args);
+
 /** Nonzero if --ids is a file, which has vertex ids; the other kinds are ranks. */
 int bench_ids_are_vertices(const struct bench_args *args);
 
@@ -82,7 +85,7 @@ int bench_ids_are_vertices(const struct bench_args *args);
  * even after a failure.
  * @return a status, the failure printed
  */
-int bench_ids_make(const char *name, const struct bench_args *args, const struct rung_dataset *ds,
+int bench_ids_make(const char *name, const struct bench_args *args, const struct tool_data *data,
                    struct tool_progress *progress, struct bench_ids *out);
 void bench_ids_free(struct bench_ids *ids);
 

@@ -37,7 +37,7 @@ struct bench_source {
 	void *data; /* [READ_ROWS] of the file, from data_first on */
 	uint64_t data_first, data_count;
 
-	struct rung_graph *graph; /* of a trace */
+	struct tool_lists lists; /* of a trace */
 	struct rung_sampler *sampler;
 	struct rung_batch *sampled;
 	uint64_t *seeds;                 /* [seed_count] of an epoch, shuffled */
@@ -240,21 +240,23 @@ static void begin_trace(struct bench_ids *ids, const struct tool_fanouts *fanout
 	ids->rows_bound = most_rows(ids->source, fanouts);
 }
 
-static int open_trace(struct bench_ids *ids, const struct rung_dataset *ds)
+static int open_trace(struct bench_ids *ids, const struct tool_data *data)
 {
+	const struct rung_dataset *ds = data->ds;
 	struct bench_source *source = ids->source;
 	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
 	struct tool_fanouts fanouts;
 	int rc = tool_train_ranks(ds, &source->seed_count, &source->seeds);
 
 	if (rc >= 0)
-		rc = rung_dataset_load_graph(ds, &source->graph);
+		rc = tool_lists_open(&source->args->store, ds, data->lists, &source->lists);
 	if (rc >= 0) {
 		tool_fanouts_of(&source->args->fanouts, rung_dataset_info(ds), &fanouts);
 		opts.fanouts = fanouts.hops;
 		opts.hop_count = fanouts.count;
 		opts.seed = source->args->seed;
-		rc = rung_sampler_create(rung_graph_csc(source->graph), &opts, &source->sampler);
+		rc = rung_sampler_create(tool_lists_for(&source->lists, &opts), &opts,
+		                         &source->sampler);
 	}
 	if (rc >= 0)
 		rc = rung_batch_create(&source->sampled);
@@ -422,9 +424,14 @@ int bench_ids_round(struct bench_ids *ids, uint64_t batch, uint64_t *end_out)
 	return 0;
 }
 
+int bench_ids_are_sampled(const struct bench_args *args)
+{
+	return strcmp(args->ids, "trace") == 0;
+}
+
 int bench_ids_are_vertices(const struct bench_args *args)
 {
-	return strcmp(args->ids, "trace") != 0 && strcmp(args->ids, "uniform") != 0 &&
+	return !bench_ids_are_sampled(args) && strcmp(args->ids, "uniform") != 0 &&
 	       strcmp(args->ids, "zipf") != 0;
 }
 
@@ -432,14 +439,15 @@ static enum kind kind_of(const struct bench_args *args)
 {
 	if (bench_ids_are_vertices(args))
 		return FILE_IDS;
-	return strcmp(args->ids, "trace") == 0  ? TRACE
+	return bench_ids_are_sampled(args)      ? TRACE
 	       : strcmp(args->ids, "zipf") == 0 ? ZIPF
 	                                        : UNIFORM;
 }
 
-int bench_ids_make(const char *name, const struct bench_args *args, const struct rung_dataset *ds,
+int bench_ids_make(const char *name, const struct bench_args *args, const struct tool_data *data,
                    struct tool_progress *progress, struct bench_ids *out)
 {
+	const struct rung_dataset *ds = data->ds;
 	struct bench_source *source = calloc(1, sizeof(*source));
 	uint64_t end;
 	int rc = 0;
@@ -459,7 +467,7 @@ int bench_ids_make(const char *name, const struct bench_args *args, const struct
 		out->space = RUNG_VERTICES;
 		rc = open_file(source);
 	} else if (source->kind == TRACE) {
-		rc = open_trace(out, ds);
+		rc = open_trace(out, data);
 	}
 	if (rc < 0)
 		return rc;
@@ -481,7 +489,7 @@ void bench_ids_free(struct bench_ids *ids)
 		return;
 	rung_batch_destroy(source->sampled);
 	rung_sampler_destroy(source->sampler);
-	rung_graph_destroy(source->graph);
+	tool_lists_close(&source->lists);
 	rung_source_close(source->file);
 	free(source->seeds);
 	free(source->data);

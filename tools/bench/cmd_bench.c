@@ -47,6 +47,8 @@ static void check_origin(const struct argp_state *state, const struct bench_args
 		           "--profile predicts only runs with a private store, two or more "
 		           "requests in flight, and generated ids; omit --attach, --in-flight 1, "
 		           "--look-ahead and ids in files");
+	if (args->store.structure_given && !bench_ids_are_sampled(args))
+		argp_error(state, "--structure needs --ids trace: other ids are not sampled");
 	if (args->hold && !args->share)
 		argp_error(state, "--hold needs --share: it keeps a shared store open");
 	if (args->private_cache && !args->share && !args->attach)
@@ -116,6 +118,7 @@ static void check(const struct argp_state *state, void *ctx)
 static const struct tool_part parts[] = {
 	TOOL_PART(tool_gpu_set, struct bench_args, store),
 	TOOL_PART(tool_budget_set, struct bench_args, store),
+	TOOL_PART(tool_structure_set, struct bench_args, store),
 	TOOL_PART(tool_engine_set, struct bench_args, store),
 	TOOL_PART(tool_common_set, struct bench_args, common),
 	{ 0 },
@@ -321,7 +324,7 @@ static int bench(const char *name, const struct bench_args *args, struct tool_da
 	struct bench_truth truth = { .file_count = 0 };
 	struct rung_forecast predicted = { .size = sizeof(predicted) };
 	struct bench_result result = { 0 };
-	int whole, code, rc = bench_ids_make(name, args, data->ds, progress, &ids);
+	int whole, code, rc = bench_ids_make(name, args, data, progress, &ids);
 
 	tool_progress_end(progress);
 	whole = bench_ids_over(&ids, ids.end); /* all requests are in memory */
@@ -365,14 +368,19 @@ free_ids:
 int cmd_bench(int argc, char **argv)
 {
 	struct bench_args args = { .ids = "trace", .in_flight = 2, .seed = 1 };
+	struct tool_sampling sampling;
 	struct tool_progress progress;
 	struct tool_data data = { 0 };
 	int rc, code;
 
 	tool_args_parse(&tool_bench_command, argc, argv, &args);
 	tool_progress_init(&progress, argv[0], args.common.quiet);
+	sampling = (struct tool_sampling){
+		.fanouts = args.fanouts, .batch = args.batch, .seed = args.seed, .apart = 1
+	};
 	rc = args.attach ? find_shared(&args, &data)
-	                 : tool_plan(argv[0], args.dir, &args.store, &data);
+	                 : tool_plan(argv[0], args.dir, &args.store,
+	                             bench_ids_are_sampled(&args) ? &sampling : NULL, &data);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);
 	if (args.common.threads == 0)

@@ -2,11 +2,12 @@
 /*
  * rung plan: print which rows go into which tier, and predict hits and times from sampled batches.
  * The store is not opened, so no row is read and no memory for rows is allocated: a budget can be
- * tried before it is used.
+ * tried before it is used. Batches are sampled from the planned structure of the graph.
  */
 #include <stdlib.h>
 
 #include "args/args.h"
+#include "cmd/plan_budget.h"
 #include "output/json.h"
 
 struct plan_args {
@@ -41,6 +42,7 @@ static const struct tool_option options[] = {
 static const struct tool_part parts[] = {
 	TOOL_PART(tool_gpu_set, struct plan_args, store),
 	TOOL_PART(tool_budget_set, struct plan_args, store),
+	TOOL_PART(tool_structure_set, struct plan_args, store),
 	TOOL_PART(tool_common_set, struct plan_args, common),
 	{ 0 },
 };
@@ -55,8 +57,8 @@ const struct tool_command tool_plan_command = {
 };
 
 /*
- * Load graph and train ranks, sample batches on them and predict their traffic and time. Also sets
- * the hit shares of the tiers in data->plan, which the report prints.
+ * Open the structure, sample batches of the train ranks, and predict their traffic and time. Also
+ * sets the hit shares of the tiers in data->plan, which the report prints.
  * @return a status
  */
 static int predict(const struct plan_args *args, const struct tool_data *data,
@@ -66,7 +68,7 @@ static int predict(const struct plan_args *args, const struct tool_data *data,
 	struct rung_sampler_opts sampler = RUNG_SAMPLER_OPTS_INIT;
 	struct rung_forecast_opts forecast = RUNG_FORECAST_OPTS_INIT;
 	struct rung_profile assumed;
-	struct rung_graph *graph = NULL;
+	struct rung_structure *structure;
 	uint64_t *seeds = NULL;
 	int rc;
 
@@ -80,17 +82,18 @@ static int predict(const struct plan_args *args, const struct tool_data *data,
 	rc = tool_train_ranks(data->ds, &out->seed_count, &seeds);
 	if (rc < 0)
 		return rc;
-	rc = rung_dataset_load_graph(data->ds, &graph);
+	rc = rung_structure_open(data->ds, data->plan, NULL, &structure);
 	if (rc < 0)
 		goto free_seeds;
 	sampler.fanouts = out->fanouts.hops;
 	sampler.hop_count = out->fanouts.count;
 	sampler.seed = args->seed;
 	sampler.threads = args->common.threads;
+	sampler.structure = structure;
 	/* batches_max 0: the library's default number of batches, not the whole epoch */
-	rc = rung_plan_predict(data->plan, rung_graph_csc(graph), &sampler, seeds, out->seed_count,
-	                       out->batch, 0, &forecast, &out->traffic);
-	rung_graph_destroy(graph);
+	rc = rung_plan_predict(data->plan, NULL, &sampler, seeds, out->seed_count, out->batch, 0,
+	                       &forecast, &out->traffic);
+	rung_structure_close(structure);
 free_seeds:
 	free(seeds);
 	return rc;
@@ -106,6 +109,24 @@ static void set_device(json_t *root, const struct rung_plan_device *device)
 	tool_json_set(root, "device", tool_json_text(rung_device_name(device->device)));
 	tool_json_set(root, "device_why", tool_json_text(*device->why ? device->why : NULL));
 	tool_json_set(root, "gpus", gpus);
+}
+
+/* Predicted reads of lists, and the blocks of lists from which the hops of a batch draw. */
+static void set_lists(json_t *root, const struct rung_plan_traffic *traffic)
+{
+	const struct rung_forecast *lists = &traffic->structure_forecast;
+	const double sampled = (double)traffic->batches_sampled,
+		     epoch = (double)traffic->batches_per_epoch;
+
+	tool_json_set(root, "list_blocks_per_batch",
+	              tool_json_real(traffic->blocks_per_epoch / epoch));
+	tool_json_set(root, "cold_list_blocks_per_batch",
+	              tool_json_real(traffic->cold_blocks_per_epoch / epoch));
+	tool_json_set(root, "list_reads_per_batch", tool_json_real(lists->reads / sampled));
+	tool_json_set(root, "list_read_bytes_per_batch",
+	              tool_json_real(lists->read_bytes / sampled));
+	tool_json_set(root, "list_nvme_seconds_per_batch",
+	              tool_json_real(lists->nvme_seconds / sampled));
 }
 
 /*
@@ -133,6 +154,7 @@ static void set_forecast(json_t *root, const struct rung_plan *plan, const struc
 	tool_json_set(root, "link_seconds_per_batch",
 	              on_gpu ? tool_json_real(forecast->link_seconds / batches) : json_null());
 	tool_json_set(root, "reads_per_batch", tool_json_real(forecast->reads / batches));
+	set_lists(root, traffic);
 	tool_json_set(root, "bound", tool_json_text(rung_bound_name(forecast->bound)));
 	tool_json_set(root, "threads", on_gpu ? json_null() : tool_json_u64(forecast->threads));
 	/* a depth of 0: all rows are in memory, and nothing is read */
@@ -188,10 +210,12 @@ static void set_placements(json_t *root, const struct rung_plan *plan)
 }
 
 /* The tiers come after predict(): only then do they have a hit share. */
-static json_t *plan_json(const struct rung_plan *plan, const struct plan_args *args,
+static json_t *plan_json(const struct tool_data *data, const struct plan_args *args,
                          const struct prediction *prediction)
 {
+	const struct rung_plan *plan = data->plan;
 	const struct rung_plan_traffic *traffic = &prediction->traffic;
+	const struct plan_budget budget = { plan, traffic, &data->division };
 	const struct rung_plan_slots *slots = rung_plan_slots(plan);
 	const struct rung_plan_cache *cache = rung_plan_cache(plan);
 	json_t *root = json_object(), *slots_json = json_object(), *cache_json = json_object();
@@ -207,6 +231,7 @@ static json_t *plan_json(const struct rung_plan *plan, const struct plan_args *a
 	tool_json_set(root, "slots", slots_json);
 	tool_json_set(root, "cache", cache_json);
 	tool_json_set(root, "map_bytes", tool_json_u64(rung_plan_map_bytes(plan)));
+	tool_json_set(root, "budget", plan_budget_json(&budget));
 	tool_json_set(root, "read_bytes_per_epoch", tool_json_real(traffic->read_bytes_per_epoch));
 	set_forecast(root, plan, args, traffic);
 	tool_json_set(root, "rows_per_batch", tool_json_real(traffic->rows_per_batch));
@@ -234,32 +259,19 @@ static void print_gpus(const struct rung_plan_device *device)
 	putchar('\n');
 }
 
-static void print_plan(const struct rung_plan *plan, const struct plan_args *args,
+static void print_plan(const struct tool_data *data, const struct plan_args *args,
                        const struct prediction *prediction)
 {
 	const struct rung_plan_traffic *traffic = &prediction->traffic;
-	const struct rung_plan_slots *slots = rung_plan_slots(plan);
-	const struct rung_plan_cache *cache = rung_plan_cache(plan);
-	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
+	const struct plan_budget budget = { data->plan, traffic, &data->division };
+	char text[TOOL_TEXT_BYTES];
 
 	/* after predict(), as in plan_json() */
-	tool_print_plan(plan);
-	print_gpus(rung_plan_device(plan));
-	/* slots, cache and map use part of the host budget: without these lines the host tier
-	 * would seem to hold too few rows */
-	if (slots->slot_count) {
-		printf("staging slots: %llu of %s, %s of the host budget\n",
-		       (unsigned long long)slots->slot_count,
-		       tool_bytes_text(text, (double)slots->slot_bytes),
-		       tool_bytes_text(more, (double)(slots->slot_count * slots->slot_bytes)));
-	}
-	if (cache->row_count) {
-		printf("cold-row cache: %s rows", tool_count_text(text, (double)cache->row_count));
-		printf(", %s of the host budget\n", tool_bytes_text(text, (double)cache->bytes));
-	}
-	if (rung_plan_map_bytes(plan))
-		printf("map of rows that were staged in place: %s of the host budget\n",
-		       tool_bytes_text(text, (double)rung_plan_map_bytes(plan)));
+	tool_print_plan(data->plan);
+	print_gpus(rung_plan_device(data->plan));
+	putchar('\n');
+	plan_budget_print(&budget);
+	putchar('\n');
 	printf("an epoch of %llu batches (%llu sampled, %u seeds each): %.0f rows a batch",
 	       (unsigned long long)traffic->batches_per_epoch,
 	       (unsigned long long)traffic->batches_sampled, prediction->batch,
@@ -270,27 +282,33 @@ static void print_plan(const struct rung_plan *plan, const struct plan_args *arg
 	       tool_bytes_text(text, traffic->read_bytes_per_epoch), traffic->sector_bytes);
 	print_forecast(args, traffic);
 	putchar('\n');
-	if (rung_plan_tuning(plan))
-		tool_print_tuning(rung_plan_tuning(plan), args->store.profile);
+	if (rung_plan_tuning(data->plan))
+		tool_print_tuning(rung_plan_tuning(data->plan), args->store.profile);
 }
 
 int cmd_plan(int argc, char **argv)
 {
 	struct plan_args args = { .seed = 1 };
 	struct prediction prediction = { 0 };
+	struct tool_sampling sampling;
 	struct tool_data data;
 	int rc, code = TOOL_DONE;
 
 	tool_args_parse(&tool_plan_command, argc, argv, &args);
-	rc = tool_plan(argv[0], args.dir, &args.store, &data);
+	sampling = (struct tool_sampling){ .fanouts = args.fanouts,
+		                           .batch = args.batch,
+		                           .seed = args.seed,
+		                           .threads = args.common.threads,
+		                           .compare = 1 };
+	rc = tool_plan(argv[0], args.dir, &args.store, &sampling, &data);
 	if (rc < 0)
 		return tool_fail(argv[0], rc); /* tool_plan() left nothing open */
 	rc = predict(&args, &data, &prediction);
 	if (rc < 0)
 		code = tool_fail(argv[0], rc);
 	else if (!args.common.json)
-		print_plan(data.plan, &args, &prediction);
-	else if (tool_json_print(argv[0], plan_json(data.plan, &args, &prediction)) < 0)
+		print_plan(&data, &args, &prediction);
+	else if (tool_json_print(argv[0], plan_json(&data, &args, &prediction)) < 0)
 		code = TOOL_FAILED;
 	tool_close(&data);
 	return code;

@@ -63,7 +63,7 @@ static int load_profile(const char *path, struct rung_profile **profile_out)
 }
 
 int tool_plan(const char *name, const char *dir, const struct tool_store_args *args,
-              struct tool_data *data_out)
+              const struct tool_sampling *sampling, struct tool_data *data_out)
 {
 	struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;
 	struct tool_data data = { 0 };
@@ -77,7 +77,11 @@ int tool_plan(const char *name, const char *dir, const struct tool_store_args *a
 	}
 	set_plan_opts(args, rung_dataset_info(data.ds)->feature_bytes, &opts);
 	opts.profile = data.profile;
-	rc = rung_plan_create(data.ds, &opts, &data.plan);
+	rc = sampling ? tool_structure_plan(args, data.ds, sampling, &opts, &data.division) : 0;
+	if (rc == 0)
+		rc = rung_plan_create(data.ds, &opts, &data.plan);
+	if (rc == 0 && sampling && sampling->apart)
+		rc = tool_structure_move(&opts, &data);
 	if (rc < 0) {
 		tool_close(&data);
 		/* a build without CUDA, or a machine without its driver: exit status 77, as without
@@ -87,21 +91,6 @@ int tool_plan(const char *name, const char *dir, const struct tool_store_args *a
 	report_device(name, rung_plan_device(data.plan));
 	*data_out = data;
 	return 0;
-}
-
-/* `opts` of the subcommand, completed with the options of the engine. */
-static struct rung_store_opts store_opts(const struct tool_store_args *args,
-                                         const struct rung_store_opts *opts)
-{
-	struct rung_store_opts all = *opts;
-
-	all.queue_depth = args->queue_depth;
-	all.engine = args->engine;
-	all.buffered = args->buffered;
-	all.no_merge = args->no_merge;
-	all.merge_gap_bytes = args->merge_gap_bytes;
-	all.vertex_ids = args->vertex_ids;
-	return all;
 }
 
 /* If an engine was requested, RUNG_E_NOSUP refers to it, which is a failure. Otherwise it refers to
@@ -114,7 +103,7 @@ static int status_of_store(const struct tool_store_args *args, int rc)
 int tool_open_store(const struct tool_store_args *args, const struct rung_store_opts *opts,
                     struct tool_data *data)
 {
-	struct rung_store_opts all = store_opts(args, opts);
+	struct rung_store_opts all = tool_store_opts(args, opts);
 	struct rung_store *store;
 	int rc = rung_store_open(data->ds, data->plan, &all, &store);
 
@@ -126,7 +115,7 @@ int tool_open_store(const struct tool_store_args *args, const struct rung_store_
 int tool_attach_store(const char *path, const struct tool_store_args *args,
                       const struct rung_store_opts *opts, struct tool_data *data)
 {
-	struct rung_store_opts all = store_opts(args, opts);
+	struct rung_store_opts all = tool_store_opts(args, opts);
 	struct rung_store *store;
 	int rc = rung_store_attach(path, &all, &store);
 
@@ -136,10 +125,11 @@ int tool_attach_store(const char *path, const struct tool_store_args *args,
 }
 
 int tool_open(const char *name, const char *dir, const struct tool_store_args *args,
-              const struct rung_store_opts *opts, struct tool_data *data_out)
+              const struct tool_sampling *sampling, const struct rung_store_opts *opts,
+              struct tool_data *data_out)
 {
 	struct tool_data data;
-	int rc = tool_plan(name, dir, args, &data);
+	int rc = tool_plan(name, dir, args, sampling, &data);
 
 	if (rc < 0)
 		return rc;
@@ -158,6 +148,7 @@ int tool_close(struct tool_data *data)
 	int rc = data->store ? rung_store_close(data->store) : 0;
 
 	rung_plan_destroy(data->plan);
+	rung_plan_destroy(data->lists);
 	free(data->profile);
 	rung_dataset_close(data->ds);
 	*data = (struct tool_data){ 0 };

@@ -72,6 +72,7 @@ static const struct tool_option options[] = {
 static const struct tool_part parts[] = {
 	TOOL_PART(tool_gpu_set, struct trace_args, store),
 	TOOL_PART(tool_budget_set, struct trace_args, store),
+	TOOL_PART(tool_structure_set, struct trace_args, store),
 	TOOL_PART(tool_common_set, struct trace_args, common),
 	{ 0 },
 };
@@ -99,9 +100,27 @@ static int open_outputs(const char *name, const struct trace_args *args, struct 
 	return code ? code : tool_out_open(name, args->out, &outputs->counts);
 }
 
+/* Open the graph for scores, which read all edges in each pass, in the files of the dataset.
+ * @return a status */
+static int open_edges(const struct rung_dataset *ds, struct trace_input *input)
+{
+	struct rung_edges_opts opts = RUNG_EDGES_OPTS_INIT;
+	const char *dir = rung_dataset_dir(ds);
+	char *spec;
+	int rc;
+
+	if (asprintf(&spec, "csc:%s/graph_indptr.npy,%s/graph_indices.npy", dir, dir) < 0)
+		return RUNG_E_NOMEM;
+	opts.graph.specs = (const char *const[]){ spec };
+	opts.graph.spec_count = 1;
+	rc = rung_edges_open(&opts, &input->edges);
+	free(spec);
+	return rc;
+}
+
 /* Graph, train ranks, and the settings that were not given as they were staged. The caller frees
  * graph and seeds, even after a failure. @return an exit code */
-static int load_input(const char *name, const struct trace_args *args, const struct tool_data *data,
+static int open_input(const char *name, const struct trace_args *args, const struct tool_data *data,
                       struct trace_input *input)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(data->ds);
@@ -113,7 +132,9 @@ static int load_input(const char *name, const struct trace_args *args, const str
 	tool_fanouts_of(&args->fanouts, info, &input->fanouts);
 	rc = tool_train_ranks(data->ds, &input->seed_count, &input->seeds);
 	if (rc == 0)
-		rc = rung_dataset_load_graph(data->ds, &input->graph);
+		rc = tool_lists_open(&args->store, data->ds, NULL, &input->lists);
+	if (rc == 0 && input->lists.structure && args->method_count)
+		rc = open_edges(data->ds, input);
 	if (rc < 0)
 		return tool_fail(name, rc);
 	if (input->seed_count == 0)
@@ -165,7 +186,7 @@ static int run(const char *name, const struct trace_args *args, const struct too
 	int code, rc;
 
 	tool_progress_init(&progress, name, args->common.quiet);
-	code = load_input(name, args, data, &input);
+	code = open_input(name, args, data, &input);
 	if (code == TOOL_DONE) {
 		rc = make_trace(args, &input, &trace);
 		code = rc < 0 ? tool_fail(name, rc) : TOOL_DONE;
@@ -182,7 +203,8 @@ static int run(const char *name, const struct trace_args *args, const struct too
 	if (code == TOOL_DONE)
 		code = trace_report(name, args, &input, &result);
 	rung_trace_destroy(trace);
-	rung_graph_destroy(input.graph);
+	rung_edges_close(input.edges);
+	tool_lists_close(&input.lists);
 	free(input.seeds);
 	return code;
 }
@@ -197,7 +219,7 @@ int cmd_trace(int argc, char **argv)
 	set_methods(NULL, &args, METHODS_DEFAULT);
 	tool_args_parse(&tool_trace_command, argc, argv, &args);
 	/* a plan without a store: tiers and budgets matter, their memory is not allocated */
-	rc = tool_plan(argv[0], args.dir, &args.store, &data);
+	rc = tool_plan(argv[0], args.dir, &args.store, NULL, &data);
 	if (rc < 0)
 		return tool_fail(argv[0], rc);
 	/* before sampling, which may take hours, so that a wrong path fails at once */

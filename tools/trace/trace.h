@@ -28,12 +28,14 @@ struct trace_args {
 	struct tool_common common;
 };
 
-/** Input of sampling: the relabelled graph, whose vertices are ranks, and its train ranks. */
+/** Input of sampling and scores: the relabelled graph, whose vertices are ranks, and its train
+ * ranks. */
 struct trace_input {
 	const struct rung_dataset *ds;
-	struct rung_plan *plan; /* its hit shares are updated if they are predicted by sampling */
-	struct rung_graph *graph;
-	uint64_t *seeds; /* [seed_count] distinct train ranks */
+	struct rung_plan *plan;   /* its hit shares are updated if they are predicted by sampling */
+	struct tool_lists lists;  /* of the graph */
+	struct rung_edges *edges; /* for scores, if the graph is not in memory */
+	uint64_t *seeds;          /* [seed_count] distinct train ranks */
 	uint64_t seed_count;
 	struct tool_fanouts fanouts; /* as given, otherwise those of the manifest */
 	uint32_t batch;
@@ -59,8 +61,10 @@ struct trace_curve {
 
 struct trace_result {
 	uint64_t batches;
-	uint64_t edges;       /* sampled */
-	double seconds;       /* of sampling */
+	uint64_t edges;    /* sampled */
+	double seconds;    /* of sampling */
+	int lists_in_file; /* nonzero: some lists are in the file; the reads while sampling: */
+	uint64_t list_reads, list_read_bytes;
 	uint64_t requests;    /* rows of all batches; a row counts once per batch */
 	uint64_t unique_rows; /* rows requested at least once */
 	struct trace_tier tiers[TRACE_TIERS_MAX];

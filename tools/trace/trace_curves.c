@@ -73,8 +73,8 @@ static int predict_by_sampling(const struct trace_args *args, const struct trace
 	opts.seed = ~args->seed;
 	opts.threads = args->common.threads;
 	opts.draws = args->draws;
-	rc = rung_plan_predict(input->plan, rung_graph_csc(input->graph), &opts, input->seeds,
-	                       input->seed_count, input->batch, 0, NULL, NULL);
+	rc = rung_plan_predict(input->plan, tool_lists_for(&input->lists, &opts), &opts,
+	                       input->seeds, input->seed_count, input->batch, 0, NULL, NULL);
 	if (rc < 0)
 		return rc;
 	for (unsigned t = 0; t < result->tier_count; t++)
@@ -139,7 +139,9 @@ static int score_graph(const struct trace_args *args, const struct trace_input *
 	/* with the same seed, a score samples batches that differ from those of the trace: see
 	 * rank.h */
 	opts.seed = args->seed;
-	return rung_score_compute(rung_graph_csc(input->graph), &opts, score, NULL);
+	return input->edges
+	               ? rung_score_edges(input->edges, &opts, score, NULL)
+	               : rung_score_compute(rung_graph_csc(input->lists.graph), &opts, score, NULL);
 }
 
 /* Score, order, count: memory is freed before the next method, so only one score is held at a

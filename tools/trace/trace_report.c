@@ -74,6 +74,21 @@ static json_t *curve_json(const struct trace_result *result)
 	return root;
 }
 
+/* Reads of lists; null if all of them are in memory. */
+static json_t *structure_json(const struct trace_result *result)
+{
+	json_t *object;
+
+	if (!result->lists_in_file)
+		return json_null();
+	object = json_object();
+	tool_json_set(object, "device_reads", tool_json_u64(result->list_reads));
+	tool_json_set(object, "device_read_bytes", tool_json_u64(result->list_read_bytes));
+	tool_json_set(object, "reads_per_batch",
+	              tool_json_real((double)result->list_reads / (double)result->batches));
+	return object;
+}
+
 static json_t *trace_json(const struct trace_args *args, const struct trace_input *input,
                           const struct trace_result *result)
 {
@@ -97,6 +112,7 @@ static json_t *trace_json(const struct trace_args *args, const struct trace_inpu
 	tool_json_set(root, "draws", tool_json_text(draws_name(args->draws)));
 	tool_json_set(root, "seed", tool_json_u64(args->seed));
 	tool_json_set(root, "seeds", tool_json_u64(input->seed_count));
+	tool_json_set(root, "structure", structure_json(result));
 	return root;
 }
 
@@ -111,7 +127,13 @@ static void print_summary(const struct trace_args *args, const struct trace_resu
 	printf(" sampled in %s", tool_seconds_text(text, result->seconds));
 	printf(", %s edges/s\n", tool_count_text(text, (double)result->edges / result->seconds));
 	printf("%s requests", tool_count_text(text, (double)result->requests));
-	printf(" for %s different rows\n\n", tool_count_text(text, (double)result->unique_rows));
+	printf(" for %s different rows\n", tool_count_text(text, (double)result->unique_rows));
+	if (result->lists_in_file)
+		printf("reads of lists: %llu, %.3g a batch, %s\n",
+		       (unsigned long long)result->list_reads,
+		       (double)result->list_reads / (double)result->batches,
+		       tool_bytes_text(text, (double)result->list_read_bytes));
+	putchar('\n');
 }
 
 static void print_tiers(const struct trace_result *result)

@@ -80,6 +80,21 @@ static int sample_epochs(const struct trace_args *args, const struct trace_input
 	return rc;
 }
 
+/* @return a status */
+static int count_reads(const struct tool_lists *lists, struct trace_result *result)
+{
+	struct rung_store_stats stats = { .size = sizeof(stats) };
+	int rc;
+
+	if (!lists->structure)
+		return 0;
+	rc = rung_structure_stats(lists->structure, &stats);
+	result->lists_in_file = 1;
+	result->list_reads = stats.device_reads;
+	result->list_read_bytes = stats.device_read_bytes;
+	return rc;
+}
+
 int trace_sample(const char *name, const struct trace_args *args, const struct trace_input *input,
                  struct rung_trace *trace, struct trace_result *result)
 {
@@ -97,13 +112,15 @@ int trace_sample(const char *name, const struct trace_args *args, const struct t
 	opts.seed = args->seed;
 	opts.threads = args->common.threads;
 	opts.draws = args->draws;
-	rc = rung_sampler_create(rung_graph_csc(input->graph), &opts, &sampler);
+	rc = rung_sampler_create(tool_lists_for(&input->lists, &opts), &opts, &sampler);
 	if (rc < 0)
 		return tool_fail(name, rc), rc;
 	begun_ns = tool_now_ns();
 	rc = sample_epochs(args, input, sampler, &collecting);
 	result->seconds = (double)(tool_now_ns() - begun_ns) / 1e9;
 	result->requests = rung_trace_requests(trace);
+	if (rc >= 0)
+		rc = count_reads(&input->lists, result);
 	rung_sampler_destroy(sampler);
 	tool_progress_end(input->progress);
 	if (rc < 0)

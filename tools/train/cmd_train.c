@@ -49,6 +49,9 @@ static void check_args(const struct argp_state *state, void *ctx)
 
 	if (!args->dir)
 		argp_error(state, "DIR is missing; give the folder of the staged dataset");
+	if (args->no_edges && args->store.structure_given)
+		argp_error(state, "--no-edges and --structure exclude each other: without edges no "
+		                  "neighbour list is read");
 	if (args->fanouts.count && args->eval_fanouts.count &&
 	    args->fanouts.count != args->eval_fanouts.count)
 		argp_error(state,
@@ -106,6 +109,7 @@ static const struct tool_option options[] = {
 
 static const struct tool_part parts[] = {
 	TOOL_PART(tool_budget_set, struct train_args, store),
+	TOOL_PART(tool_structure_set, struct train_args, store),
 	TOOL_PART(tool_engine_set, struct train_args, store),
 	TOOL_PART(tool_common_set, struct train_args, common),
 	{ 0 },
@@ -124,7 +128,6 @@ const struct tool_command tool_train_command = {
 struct session {
 	struct tool_data tool;
 	struct train_data data;
-	struct rung_graph *graph;                 /* NULL with --no-edges */
 	struct rung_loader *loader, *eval_loader; /* the same one if the fanouts are the same */
 	struct train_model model;
 	struct tool_progress progress;
@@ -189,16 +192,12 @@ static bool same_fanouts(const struct tool_fanouts *a, const struct tool_fanouts
 	return a->count == b->count && memcmp(a->hops, b->hops, a->count * sizeof(*a->hops)) == 0;
 }
 
-/* Without edges the loaders have no sampler: a batch is its seeds. @return a status */
+/* The loaders sample from the structure of the store. Without edges they have no sampler: a batch
+ * is its seeds. @return a status */
 static int open_loaders(struct session *session, const struct train_args *args)
 {
 	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;
-	const struct rung_csc *csc = NULL;
 	if (!args->no_edges) {
-		int rc = rung_dataset_load_graph(session->tool.ds, &session->graph);
-		if (rc < 0)
-			return rc;
-		csc = rung_graph_csc(session->graph);
 		opts.sampler.fanouts = args->fanouts.hops;
 		opts.sampler.hop_count = args->fanouts.count;
 		opts.sampler.seed = args->seed;
@@ -208,13 +207,13 @@ static int open_loaders(struct session *session, const struct train_args *args)
 	                                                         : LOADER_THREADS_MAX;
 	opts.look_ahead = args->look_ahead;
 	opts.gathers = GATHERS;
-	int rc = rung_loader_create(session->tool.store, csc, &opts, &session->loader);
+	int rc = rung_loader_create(session->tool.store, NULL, &opts, &session->loader);
 	session->eval_loader = session->loader;
 	if (rc < 0 || args->no_edges || same_fanouts(&args->fanouts, &args->eval_fanouts))
 		return rc;
 	opts.sampler.fanouts = args->eval_fanouts.hops;
 	session->eval_loader = NULL;
-	return rung_loader_create(session->tool.store, csc, &opts, &session->eval_loader);
+	return rung_loader_create(session->tool.store, NULL, &opts, &session->eval_loader);
 }
 
 /* One layer per hop; the first is as wide as a feature row has elements, of any shape. @return an
@@ -241,6 +240,7 @@ static int open_model(struct session *session, const struct train_args *args, co
 static int open_session(struct session *session, struct train_args *args, const char *name)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	struct tool_sampling sampling;
 	struct rung_dataset *ds;
 	/* opened twice: the options of the store depend on the dataset, and labels are checked
 	 * before memory for the store is allocated */
@@ -250,12 +250,17 @@ static int open_session(struct session *session, struct train_args *args, const 
 	int code = complete_args(args, name, rung_dataset_info(ds));
 	opts.requests_max = GATHERS + 1;
 	opts.batch_rows_max = batch_rows_max(args, rung_dataset_info(ds)->vertex_count);
+	sampling = (struct tool_sampling){ .fanouts = args->fanouts,
+		                           .batch = args->batch_size,
+		                           .seed = args->seed,
+		                           .threads = args->common.threads };
 	if (code == TOOL_DONE)
 		code = train_data_load(ds, name, args->common.quiet, &session->data);
 	rung_dataset_close(ds);
 	if (code != TOOL_DONE)
 		return code;
-	rc = tool_open(name, args->dir, &args->store, &opts, &session->tool);
+	rc = tool_open(name, args->dir, &args->store, args->no_edges ? NULL : &sampling, &opts,
+	               &session->tool);
 	if (rc < 0)
 		return tool_fail(name, rc);
 	rc = open_loaders(session, args);
@@ -264,14 +269,13 @@ static int open_session(struct session *session, struct train_args *args, const 
 	return open_model(session, args, name);
 }
 
-/* Loaders before the store and the graph, which they use. Members may be NULL. */
+/* Loaders before the store, which they use. Members may be NULL. */
 static void close_session(struct session *session)
 {
 	train_model_fini(&session->model);
 	if (session->eval_loader != session->loader)
 		rung_loader_destroy(session->eval_loader);
 	rung_loader_destroy(session->loader);
-	rung_graph_destroy(session->graph);
 	tool_close(&session->tool);
 	train_data_fini(&session->data);
 }
@@ -279,13 +283,18 @@ static void close_session(struct session *session)
 static int report(const struct train_run *run, const struct train_result *result,
                   const struct rung_store *store)
 {
-	struct rung_store_stats stats = { .size = sizeof(stats) };
-	int rc = rung_store_stats(store, &stats);
+	const struct rung_structure *structure = rung_store_structure(store);
+	struct train_reads reads = { .rows.size = sizeof(reads.rows),
+		                     .lists.size = sizeof(reads.lists),
+		                     .has_lists = structure != NULL };
+	int rc = rung_store_stats(store, &reads.rows);
+	if (rc == 0 && structure)
+		rc = rung_structure_stats(structure, &reads.lists);
 	if (rc < 0)
 		return tool_fail(run->name, rc);
 	if (run->args->common.json)
-		return train_print_json(run, result, &stats);
-	train_print_summary(run, result, &stats);
+		return train_print_json(run, result, &reads);
+	train_print_summary(run, result, &reads);
 	return TOOL_DONE;
 }
 

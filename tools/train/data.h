@@ -7,6 +7,8 @@
 
 #include <rung/rung.h>
 
+#include "labels.h"
+
 #define TRAIN_CLASSES_MAX (1u << 20)
 
 enum { TRAIN_SPLIT_TRAIN, TRAIN_SPLIT_VALID, TRAIN_SPLIT_TEST, TRAIN_SPLIT_COUNT };
@@ -17,8 +19,8 @@ struct train_split {
 };
 
 struct train_data {
-	int32_t *labels;      /* [vertex_count] by rank; -1 outside the splits */
-	uint32_t class_count; /* largest label in a split + 1 */
+	struct train_labels labels; /* of the vertices of the splits */
+	uint32_t class_count;       /* largest label in a split + 1 */
 	struct train_split splits[TRAIN_SPLIT_COUNT];
 	/* share of the test split in the most frequent class of the train split; NaN without
 	 * test */

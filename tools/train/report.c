@@ -3,6 +3,7 @@
  * same numbers computed the same. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "output/json.h"
 #include "train.h"
@@ -42,6 +43,39 @@ void train_print_epoch(uint32_t number, const struct train_epoch *epoch)
 	       epoch->eval_s);
 }
 
+/* Rows that the batches requested. */
+static uint64_t rows_requested(const struct rung_store_stats *rows)
+{
+	uint64_t requested = 0;
+	for (uint32_t t = 0; t < rows->tier_count; t++)
+		requested += rows->tiers[t].hits;
+	return requested;
+}
+
+/* Blocks of lists: those in memory are read directly, and their reads are not counted. */
+static void print_lists(const struct rung_store_stats *lists, uint64_t batches)
+{
+	char text[TOOL_TEXT_BYTES];
+	uint64_t cold = 0;
+	if (lists->tier_count == 0) /* a graph without edges */
+		return;
+	printf("\n%-8s %14s %14s\n", "lists", "blocks", "requested");
+	for (uint32_t t = 0; t < lists->tier_count; t++) {
+		const struct rung_tier_stats *tier = &lists->tiers[t];
+		printf("%-8s %14llu ", tier->name, (unsigned long long)tier->rows);
+		if (strcmp(tier->name, "host") == 0)
+			printf("%14s\n", "-");
+		else
+			printf("%14llu\n", (unsigned long long)tier->hits);
+		cold += strcmp(tier->name, "host") == 0 ? 0 : tier->rows;
+	}
+	if (cold)
+		printf("reads of lists: %llu, %.3g a batch, %s\n",
+		       (unsigned long long)lists->device_reads,
+		       (double)lists->device_reads / (double)batches,
+		       tool_bytes_text(text, (double)lists->device_read_bytes));
+}
+
 static void print_accuracies(const struct train_run *run, const struct train_result *result)
 {
 	const struct train_epoch *best = &result->epochs[result->best_epoch];
@@ -59,8 +93,9 @@ static void print_accuracies(const struct train_run *run, const struct train_res
 }
 
 void train_print_summary(const struct train_run *run, const struct train_result *result,
-                         const struct rung_store_stats *stats)
+                         const struct train_reads *reads)
 {
+	const struct rung_store_stats *stats = &reads->rows;
 	char text[TOOL_TEXT_BYTES];
 	if (run->args->consumer > 0)
 		printf("\nconsumer of %g batches/s, which computes nothing\n", run->args->consumer);
@@ -68,11 +103,14 @@ void train_print_summary(const struct train_run *run, const struct train_result 
 		print_accuracies(run, result);
 	printf("time               %9s\n", tool_seconds_text(text, result->seconds));
 	printf("peak memory        %9s\n", tool_bytes_text(text, (double)tool_peak_rss()));
-	printf("read from file     %9s  in %llu reads\n\n",
+	printf("read from file     %9s  in %llu reads, %.3g per requested row\n\n",
 	       tool_bytes_text(text, (double)stats->device_read_bytes),
-	       (unsigned long long)stats->device_reads);
+	       (unsigned long long)stats->device_reads,
+	       (double)stats->device_reads / (double)rows_requested(stats));
 	tool_print_hits(stats);
 	tool_print_engine(stats);
+	if (reads->has_lists)
+		print_lists(&reads->lists, result->batches);
 }
 
 /* NaN of an empty split becomes null. */
@@ -97,9 +135,38 @@ static json_t *epoch_json(const struct train_epoch *epoch)
 	return object;
 }
 
-int train_print_json(const struct train_run *run, const struct train_result *result,
-                     const struct rung_store_stats *stats)
+/* Null with --no-edges. "hits" of tier "host" are null: reads from memory are not counted. */
+static json_t *lists_json(const struct train_reads *reads, uint64_t batches)
 {
+	const struct rung_store_stats *lists = &reads->lists;
+	json_t *object, *tiers = json_array();
+	if (!reads->has_lists) {
+		json_decref(tiers);
+		return json_null();
+	}
+	object = json_object();
+	for (uint32_t t = 0; t < lists->tier_count; t++) {
+		const struct rung_tier_stats *tier = &lists->tiers[t];
+		const int counted = strcmp(tier->name, "host") != 0;
+		json_t *entry = json_object();
+		tool_json_set(entry, "name", tool_json_text(tier->name));
+		tool_json_set(entry, "blocks", tool_json_u64(tier->rows));
+		tool_json_set(entry, "hits", counted ? tool_json_u64(tier->hits) : json_null());
+		tool_json_append(tiers, entry);
+	}
+	tool_json_set(object, "tiers", tiers);
+	tool_json_set(object, "device_reads", tool_json_u64(lists->device_reads));
+	tool_json_set(object, "device_read_bytes", tool_json_u64(lists->device_read_bytes));
+	tool_json_set(object, "reads_per_batch",
+	              tool_json_real((double)lists->device_reads / (double)batches));
+	tool_json_set(object, "engine", tool_json_text(lists->engine));
+	return object;
+}
+
+int train_print_json(const struct train_run *run, const struct train_result *result,
+                     const struct train_reads *reads)
+{
+	const struct rung_store_stats *stats = &reads->rows;
 	json_t *object = json_object(), *epochs = json_array();
 	for (uint32_t e = 0; e < result->epoch_count; e++)
 		tool_json_append(epochs, epoch_json(&result->epochs[e]));
@@ -125,6 +192,10 @@ int train_print_json(const struct train_run *run, const struct train_result *res
 	tool_json_set(object, "engine", tool_json_text(stats->engine));
 	tool_json_set(object, "device_reads", tool_json_u64(stats->device_reads));
 	tool_json_set(object, "device_read_bytes", tool_json_u64(stats->device_read_bytes));
+	tool_json_set(object, "batches", tool_json_u64(result->batches));
+	tool_json_set(object, "reads_per_row",
+	              tool_json_real((double)stats->device_reads / (double)rows_requested(stats)));
+	tool_json_set(object, "structure", lists_json(reads, result->batches));
 	tool_json_set(object, "peak_rss_bytes", tool_json_u64(tool_peak_rss()));
 	return tool_json_print(run->name, object) == 0 ? TOOL_DONE : TOOL_FAILED;
 }

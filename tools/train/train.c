@@ -24,6 +24,7 @@ struct trainer {
 	struct train_adam adam;
 	uint64_t step;            /* batches trained so far; also the key of the next one */
 	uint64_t busy_until_ns;   /* --consumer: end of the work on the last batch */
+	uint64_t batches;         /* of all passes */
 	uint64_t *order;          /* the train split, shuffled again in each epoch */
 	struct train_buffer rows; /* rows of the batch in float32 */
 	int32_t *labels;          /* [seed_count] of the batch */
@@ -80,12 +81,13 @@ static int forward(struct trainer *trainer, const struct rung_loader_batch *batc
 		dropout.rate = (float)(run->args->input_dropout < 0 ? run->args->dropout
 		                                                    : run->args->input_dropout);
 	int rc = train_buffer_need(&trainer->rows, batch->rank_count, width);
+	trainer->batches++;
 	if (rc < 0)
 		return rc;
 	train_rows_convert(run->features->dtype, batch->rows, batch->rank_count, width,
 	                   run->args->norm, dropout, trainer->rows.data);
 	for (uint64_t i = 0; i < batch->seed_count; i++)
-		trainer->labels[i] = run->data->labels[batch->seeds[i]];
+		trainer->labels[i] = *train_labels_at(&run->data->labels, batch->seeds[i]);
 	claim_blocks(trainer, batch);
 	*input = (struct train_input){ .blocks = trainer->blocks, .rows = trainer->rows.data };
 	return train_model_forward(model, input, training, trainer->step, logits);
@@ -337,6 +339,7 @@ int train_run(struct train_run *run, struct train_result *result_out)
 		code = no_memory(&trainer, RUNG_E_NOMEM);
 	}
 	result.seconds = (double)(tool_now_ns() - start_ns) / 1e9;
+	result.batches = trainer.batches;
 	free(trainer.bare_indptr);
 	free(trainer.order);
 	free(trainer.labels);

@@ -38,6 +38,7 @@ struct train_result {
 	uint32_t epoch_count;
 	uint32_t best_epoch;  /* index of the epoch whose weights were tested */
 	double test_accuracy; /* NaN without a test split */
+	uint64_t batches;     /* of all passes, evaluation and test included */
 	double seconds;       /* from the first batch of training to the last of the test */
 };
 
@@ -63,12 +64,19 @@ int train_run(struct train_run *run, struct train_result *result_out);
 
 /** Print the table line of an epoch, counted from 1, on stdout; a heading before the first. */
 void train_print_epoch(uint32_t number, const struct train_epoch *epoch);
-/** Print the result and the counters of the store on stdout. */
+/** Counters of the store at the end. */
+struct train_reads {
+	struct rung_store_stats rows;
+	struct rung_store_stats lists; /* valid if has_lists */
+	int has_lists;                 /* nonzero: batches were sampled */
+};
+
+/** Print the result and the counters on stdout. */
 void train_print_summary(const struct train_run *run, const struct train_result *result,
-                         const struct rung_store_stats *stats);
+                         const struct train_reads *reads);
 
 /** Print all of it as one JSON object. @return an exit code */
 int train_print_json(const struct train_run *run, const struct train_result *result,
-                     const struct rung_store_stats *stats);
+                     const struct train_reads *reads);
 
 #endif

@@ -12,9 +12,9 @@ from phases import evict, run_limited
 HERE = os.path.dirname(os.path.abspath(__file__))
 # dgl 2.1.0 is the newest GraphBolt on PyPI, and its libraries are built for torch up to 2.2.1.
 PACKAGES = ("torch==2.2.1", "torchdata==0.7.1", "dgl==2.1.0", "torch_geometric", "numpy<2",
-            "pandas<2.3", "pydantic", "pyyaml", "setuptools", "wheel")
+            "pandas<2.3", "pydantic", "pyyaml", "setuptools", "wheel", "ninja")
 # PyG's sampler needs one of pyg-lib, which PyPI does not have, and torch-sparse, which is compiled
-# for the torch that is installed: about ten minutes.
+# for the torch that is installed: half an hour on two cores.
 COMPILED = ("torch-scatter", "torch-sparse")
 PROGRAMS = {"graphbolt": "dgl.graphbolt", "pyg": "torch_sparse"}   # and what they import
 LIMIT_MAX = 16 << 30
@@ -38,8 +38,10 @@ def make_venv(venv):
     pip = [python_of(venv), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     run_text([*pip, *PACKAGES])
     say(f"compiling {', '.join(COMPILED)}")
-    done = subprocess.run([*pip, "--no-build-isolation", *COMPILED], check=False,
-                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    path = os.path.join(venv, "bin") + os.pathsep + os.environ["PATH"]   # where ninja is
+    done = subprocess.run([*pip, "--no-build-isolation", *COMPILED], check=False, text=True,
+                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                          env={**os.environ, "PATH": path})
     if done.returncode:
         say(done.stderr[-2000:])
 

@@ -62,7 +62,7 @@ class GenerateTest(CliTest):
         self.assertEqual(filecmp.cmpfiles(one, other, names, shallow=False)[1:], ([], []))
 
     def refused(self, *args, code, says, **kwargs):
-        """Check that the command fails, names every word of `says` and leaves nothing."""
+        """Check that the command fails, names the words of `says` and leaves nothing."""
         before = sorted(os.listdir(self.folder))
         self.fails("generate", *args, code=code, says=says, **kwargs)
         self.assertEqual(sorted(os.listdir(self.folder)), before)
@@ -180,17 +180,19 @@ class Laws(GenerateTest):
         second = collections.Counter(self.edges(report["edges"])[1])
         self.assertGreater(max(first.values()), 4 * max(second.values()))
 
-    def test_in_degrees_follow_a_power_law_that_copying_makes_steeper(self):
-        def top_share(copy, out):
+    def test_fame_and_copying_make_in_degrees_uneven(self):
+        def top_share(out, *params):
             self.out = self.path(out)
-            report = self.generate("--model", "arxiv", "--vertices", 30000, "--width", 1, "--set",
-                                   f"copy={copy}")
+            report = self.generate("--model", "arxiv", "--vertices", 30000, "--width", 1,
+                                   *[word for param in params for word in ("--set", param)])
             degrees = sorted(collections.Counter(self.edges(report["edges"])[1]).values(),
                              reverse=True)
             return sum(degrees[:300]) / report["edges"]
-        few, many = top_share(0.2, "few"), top_share(0.95, "many")
-        self.assertGreater(few, 0.03)   # with equal chances it would be about 0.02
-        self.assertGreater(many, 2 * few)
+        base = ["community=500", "recency=1"]
+        even = top_share("even", *base, "fame=0", "copy=0")
+        self.assertLess(even, 0.1)
+        self.assertGreater(top_share("famous", *base, "fame=0.9", "copy=0"), 2 * even)
+        self.assertGreater(top_share("copied", *base, "fame=0", "copy=0.95", "run=20"), 2 * even)
 
     def test_communities_and_classes(self):
         report = self.generate("--model", "arxiv", "--vertices", 20000, "--width", 1)

@@ -88,8 +88,8 @@ static uint64_t used_by_lists(const struct rung_plan *plan)
 	return rung_plan_tier(lists, 0)->bytes + slots->slot_count * slots->slot_bytes;
 }
 
-/* Compare a structure that was given, and the cache that the plan has with it, with a little more of
- * each. A size that does not fit fails here. */
+/* Compare a structure that was given, and the cache that the plan has with it, with a little more
+ * of each. A size that does not fit fails here. */
 static int compare(const struct rung_dataset *ds, const struct tool_sampling *sampling,
                    const struct rung_plan_opts *opts, struct rung_plan_division *division)
 {

@@ -172,7 +172,7 @@ static void fill_block(const struct gen_graph *graph, uint64_t block, struct buf
 	buffers->count = 0;
 	for (uint64_t v = block_begin(block); v < block_end(graph, block); v++) {
 		const uint32_t citations = gen_citations(graph, v);
-		const uint32_t drawn = graph->mutual ? gen_degree(graph, v) : 0;
+		const uint32_t drawn = gen_is_mutual(graph, v) ? gen_degree(graph, v) : 0;
 		const uint64_t id = gen_id(graph, v);
 
 		set_clear(&buffers->set, citations);
@@ -181,7 +181,7 @@ static void fill_block(const struct gen_graph *graph, uint64_t block, struct buf
 				gen_id(graph, distinct_target(graph, &buffers->set, v, slot));
 
 			add_edge(graph, buffers, id, target);
-			if (slot < drawn && gen_is_mutual(graph, v, slot))
+			if (slot < drawn)
 				add_edge(graph, buffers, target, id);
 		}
 	}

@@ -42,7 +42,7 @@ struct gen_params {
 	double none;      /**< share of the vertices that cite nothing */
 	double uneven;    /**< sigma of the mean number of citations of communities */
 	double growth;    /**< exponent of the growth of the number of citations in time */
-	double mutual;    /**< share of the citations that are answered by one in return */
+	double mutual;    /**< share of the communities whose citations are answered */
 	double signal;    /**< of the class in a row, relative to the noise: see rows.c */
 };
 
@@ -59,7 +59,7 @@ struct gen_model {
 	double labelled;     /**< share of the vertices that are in a split */
 	double train, valid; /**< shares of these; the others are in "test" */
 	bool by_time;        /**< splits are by time, oldest first; otherwise at random */
-	uint32_t year;       /**< of the youngest vertices; 0: there are no years */
+	uint32_t year;       /**< of the youngest vertices; 0: the vertices have none */
 	enum gen_ids ids;
 	uint32_t fanouts[RUNG_HOPS_MAX], hop_count, batch_size;
 	struct gen_params params;
@@ -148,8 +148,8 @@ uint64_t gen_edge_count(const struct gen_graph *graph, uint64_t position);
 uint64_t gen_target(const struct gen_graph *graph, uint64_t position, uint32_t slot,
                     uint32_t attempt);
 
-/** True if the target of a citation cites the vertex in return. */
-bool gen_is_mutual(const struct gen_graph *graph, uint64_t position, uint32_t slot);
+/** True if the targets of the vertex's citations, without the extra ones, cite it in return. */
+bool gen_is_mutual(const struct gen_graph *graph, uint64_t position);
 
 uint32_t gen_class(const struct gen_graph *graph, uint64_t position);
 uint64_t gen_id(const struct gen_graph *graph, uint64_t position);

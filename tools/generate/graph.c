@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The model of a graph that grows in time by copying.
+ * The model of a graph that grows in time; docs/GENERATE.md describes it.
  *
  * Vertices arrive one by one. Each belongs to a community and makes a number of citations, which is
  * drawn from a log-normal law. The citations of a vertex form runs. The first citation of a run
  * picks an older vertex, the *prototype*. Each of the others copies, with probability `copy`, one
  * of the citations of the prototype; otherwise it picks an older vertex, too. A pick chooses the
- * vertex's own community (`home`), one of the same class (`kin`), or the whole graph, and then an
- * age.
- *
- * Copying is what makes in-degrees follow a power law, of exponent about 1 + 1 / share of copies
- * (Kumar et al., "Stochastic models for the web graph", FOCS 2000; Krapivsky and Redner, "Network
- * growth by copying", Phys. Rev. E 71, 2005). It also gives triangles, and vertices that are cited
- * by the same ones.
+ * vertex's own community (`home`), one near it (`kin`), or the whole graph, then an age, and then a
+ * famous vertex of about that age (`fame`), which makes in-degrees follow a power law.
  *
  * A copied citation is found by computing the prototype's, which may be a copy, too (Sanders and
  * Schulz, "Scalable generation of scale-free graphs", IPL 116, 2016). A target takes 1 / (1 - copy)
@@ -27,6 +22,8 @@
 #include "generate.h"
 
 #define STEPS_MAX 64 /* of a copied citation; then it picks. Bounds the time of a target */
+
+#define MEMBERS_MIN 50 /* of a community that exists only for the sake of a class */
 
 #define ONE_16 65536.0
 
@@ -86,6 +83,16 @@ static void fill_ages(uint32_t law[GEN_LAW + 1], double recency)
 static uint64_t key_of(const struct gen_graph *graph, uint64_t number)
 {
 	return rung__key_join(graph->seed, number);
+}
+
+/* A small model has smaller communities, so that it has at least half of the classes. */
+static uint64_t community_count(const struct gen_graph *graph)
+{
+	const uint64_t fitted = (uint64_t)((double)graph->vertices / graph->params.community);
+	const uint64_t half = (graph->model->classes + 1) / 2, most = graph->vertices / MEMBERS_MIN;
+	const uint64_t least = half < most ? half : most;
+
+	return fitted > least ? fitted : least > 0 ? least : 1;
 }
 
 /* Classes are ranges of communities. The first ones are the largest, as in the originals, and each
@@ -172,9 +179,7 @@ int gen_graph_init(struct gen_graph *graph, uint64_t seed)
 	graph->key_mutual = key_of(graph, 4);
 	graph->key_uneven = key_of(graph, 5);
 	graph->key_fame = key_of(graph, 8);
-	graph->communities = (uint64_t)((double)graph->vertices / params->community);
-	if (graph->communities == 0)
-		graph->communities = 1;
+	graph->communities = community_count(graph);
 	graph->copy = probability(params->copy);
 	graph->home = probability(params->home);
 	graph->kin = probability(params->kin);
@@ -211,7 +216,7 @@ uint32_t gen_degree(const struct gen_graph *graph, uint64_t position)
 	degree = graph->degree_law[bits >> (64 - GEN_LAW_BITS)];
 	degree = degree * graph->uneven[community] >> 16;
 	degree = degree * graph->growth_law[position * GEN_LAW / graph->vertices] >> 16;
-	/* the fraction is rounded up as often as it says */
+	/* the fraction is the probability of rounding up */
 	degree = (degree + ((bits >> 32) & 0xffff)) >> 16;
 	return degree > position ? (uint32_t)position : (uint32_t)degree;
 }
@@ -225,25 +230,22 @@ uint32_t gen_citations(const struct gen_graph *graph, uint64_t position)
 	return citations > position ? (uint32_t)position : (uint32_t)citations;
 }
 
-bool gen_is_mutual(const struct gen_graph *graph, uint64_t position, uint32_t slot)
+bool gen_is_mutual(const struct gen_graph *graph, uint64_t position)
 {
-	return graph->mutual && (uint32_t)rung__rng_at(rung__key_join(graph->key_mutual, position),
-	                                               slot) < graph->mutual;
+	const uint64_t community = position % graph->communities;
+
+	return graph->mutual &&
+	       (uint32_t)rung__rng_at(graph->key_mutual, community) < graph->mutual;
 }
 
+/* Extra citations are not answered, so their number is that of the missing edges. */
 uint64_t gen_edge_count(const struct gen_graph *graph, uint64_t position)
 {
 	const uint32_t citations = gen_citations(graph, position);
-	uint64_t count = citations;
 
-	if (graph->mutual) {
-		/* extra citations are not answered: so their number is that of the missing edges */
-		const uint32_t drawn = gen_degree(graph, position);
-
-		for (uint32_t slot = 0; slot < drawn; slot++)
-			count += gen_is_mutual(graph, position, slot);
-	}
-	return count;
+	if (!gen_is_mutual(graph, position))
+		return citations;
+	return (uint64_t)citations + gen_degree(graph, position);
 }
 
 /* ---- targets ---- */
@@ -259,8 +261,8 @@ static uint64_t draw_age(const struct gen_graph *graph, uint32_t bits, uint64_t 
 	return scaled(share, oldest);
 }
 
-/* Another community. All orders of magnitude of its distance are equally likely, so that communities
- * of communities form at all scales. */
+/* Another community. All orders of magnitude of its distance are equally likely, so that groups of
+ * communities form at all scales. */
 static uint64_t near_community(const struct gen_graph *graph, uint64_t own, uint64_t bits)
 {
 	const unsigned scales = 64 - (unsigned)__builtin_clzll(graph->communities);

@@ -104,7 +104,7 @@ enum gen_split gen_split_of(const struct gen_graph *graph, uint64_t position)
 
 	if (labelled == 0)
 		return GEN_UNLABELLED;
-	/* the range with begin <= position < end, where begin = ceil(range * vertices / labelled) */
+	/* begin <= position < end, where begin = ceil(range * vertices / labelled) */
 	range = product_over(position, labelled, graph->vertices);
 	begin = product_over(range, graph->vertices, labelled);
 	end = product_over(range + 1, graph->vertices, labelled);
@@ -120,8 +120,8 @@ enum gen_split gen_split_of(const struct gen_graph *graph, uint64_t position)
 	return range < train ? GEN_TRAIN : range < train + valid ? GEN_VALID : GEN_TEST;
 }
 
-/* The last year begins with the split "test", and the one before it with "valid". Every earlier year
- * is smaller by the same factor, which is that of "valid" and the ones before it. */
+/* The last year begins with the split "test", and the one before it with "valid". Every earlier
+ * year is smaller by the same factor, which is that of "valid" and the ones before it. */
 uint32_t gen_year(const struct gen_graph *graph, uint64_t position)
 {
 	const double train = (double)graph->split_count[GEN_TRAIN],

@@ -16,8 +16,27 @@
 
 /* Parameters of citation graphs, fitted to ogbn-arxiv. */
 #define CITATIONS                                                                                  \
-	.copy = 0.7, .run = 3, .home = 0.6, .kin = 0.2, .recency = 2, .fame = 0, .community = 500, \
-	.spread = 1, .none = 0.1, .uneven = 0, .growth = 0, .mutual = 0, .signal = 2
+	.copy = 0.37, .run = 2, .home = 0.83, .kin = 0.17, .recency = 4.6, .fame = 0.99,           \
+	.community = 7000, .spread = 0.43, .none = 0, .uneven = 0.46, .growth = 0.31, .mutual = 0, \
+	.signal = 3
+
+/* As citations, but with 80 % of the edges at 1 % of the vertices. */
+#define ENTITIES                                                                                   \
+	.copy = 0.88, .run = 8, .home = 0.83, .kin = 0.17, .recency = 1, .fame = 0.99,             \
+	.community = 100000, .spread = 0.43, .none = 0, .uneven = 0.46, .growth = 0.31,            \
+	.mutual = 0, .signal = 3
+
+/* Parameters of the links between pages, fitted to debian-docs. */
+#define LINKS                                                                                      \
+	.copy = 0.73, .run = 34, .home = 1, .kin = 0, .recency = 0.63, .fame = 0.834,              \
+	.community = 230, .spread = 0.73, .none = 0.05, .uneven = 1.27, .growth = 0.5,             \
+	.mutual = 0.36, .signal = 3
+
+/* Parameters of dependencies, fitted to debian. */
+#define DEPENDENCIES                                                                               \
+	.copy = 0.589, .run = 2, .home = 0.718, .kin = 0, .recency = 0.7, .fame = 0.955,           \
+	.community = 108.3, .spread = 0.01, .none = 0.046, .uneven = 0.997, .growth = 0.475,       \
+	.mutual = 0, .signal = 3
 
 static const struct gen_model models[] = {
 	{
@@ -82,7 +101,7 @@ static const struct gen_model models[] = {
 		.fanouts = { 12, 12, 12 },
 		.hop_count = 3,
 		.batch_size = 1024,
-		.params = { CITATIONS },
+		.params = { ENTITIES },
 	},
 	{
 		.name = "igb",
@@ -144,7 +163,7 @@ static const struct gen_model models[] = {
 		.fanouts = { 25, 10 },
 		.hop_count = 2,
 		.batch_size = 1024,
-		.params = { CITATIONS },
+		.params = { LINKS },
 	},
 	{
 		.name = "debian",
@@ -165,7 +184,7 @@ static const struct gen_model models[] = {
 		.fanouts = { 25, 10 },
 		.hop_count = 2,
 		.batch_size = 1024,
-		.params = { CITATIONS },
+		.params = { DEPENDENCIES },
 	},
 };
 

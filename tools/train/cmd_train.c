@@ -5,6 +5,7 @@
  * and closes the parts; train.c runs the epochs.
  */
 #include <limits.h>
+#include <malloc.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,9 @@
 
 #define GATHERS            2 /* requests in flight, in addition to the batch in use */
 #define LOADER_THREADS_MAX 8 /* sampling is a fraction of the model's work */
+/* Arrays of this size are mapped, and given back when they grow: the heap would keep the hole that
+ * each smaller array leaves. */
+#define MAPPED_BYTES (1 << 20)
 
 static const char doc[] =
 	"Train a GraphSAGE model on the staged dataset DIR, with its features on the tiers that "
@@ -315,6 +319,7 @@ int cmd_train(int argc, char **argv)
 		                  "install it (Debian: libopenblas0)",
 		                  why);
 	set_threads(args.common.threads);
+	mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
 	tool_progress_init(&session.progress, name, args.common.quiet);
 	int code = open_session(&session, &args, name);
 	if (code == TOOL_DONE) {

@@ -81,7 +81,6 @@ static int forward(struct trainer *trainer, const struct rung_loader_batch *batc
 		dropout.rate = (float)(run->args->input_dropout < 0 ? run->args->dropout
 		                                                    : run->args->input_dropout);
 	int rc = train_buffer_need(&trainer->rows, batch->rank_count, width);
-	trainer->batches++;
 	if (rc < 0)
 		return rc;
 	train_rows_convert(run->features->dtype, batch->rows, batch->rank_count, width,
@@ -207,6 +206,7 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 	while (rc >= 0 && (rc = rung_loader_next(run->loader, &batch)) > 0) {
 		uint64_t batch_ns = tool_now_ns(), seed_count = batch->seed_count;
 		int code = TOOL_DONE;
+		trainer->batches++;
 		loss = (double)NAN;
 		if (run->args->consumer > 0)
 			consume_batch(trainer, batch_ns - end_ns);
@@ -250,6 +250,7 @@ static int evaluate(struct trainer *trainer, int which, double *accuracy_out, do
 		uint64_t batch_correct = 0, seed_count = batch->seed_count;
 		double loss = 0;
 		int code = test_batch(trainer, batch, &loss, &batch_correct);
+		trainer->batches++;
 		rung_loader_put(run->eval_loader, batch, NULL);
 		if (code != TOOL_DONE)
 			return code;

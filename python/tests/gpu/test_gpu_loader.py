@@ -8,7 +8,7 @@ import pytest
 from conftest import SIMULATED
 
 CASES = """
-import ctypes, gc, os, sys, types
+import ctypes, gc, os, sys, types, warnings
 import numpy as np
 
 
@@ -109,6 +109,27 @@ def test_batches_equal_those_of_the_cpu():
                 there = "cuda:0" if options else "cpu"
                 assert place == (there, there, "cuda:0")
                 del batch
+
+
+def test_lists_in_the_file_are_sampled_on_the_cpu():
+    wanted = of_the_cpu(seed=4)[0]
+    in_file = "some neighbour lists are in the file"
+    for stores, says in (
+            ({"structure": "20KiB", "host": "400KiB", "sample_on_gpu": False}, in_file),
+            ({"structure": "auto", "host": "64KiB", "gpu": "10%"}, "the graph does not fit")):
+        with open_store(**stores) as store:
+            assert store.has_structure
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                loader = rung.Loader(store, draws="all", seed=4, sample_on="gpu")
+            assert len(caught) == 1 and says in str(caught[0].message), caught
+            assert str(caught[0].message).startswith("sampling on the CPU: ")
+            found = [snapshot(store, batch) for batch in loader]
+            assert len(found) == len(wanted) and all(map(same, found, wanted))
+            assert next(iter(loader)).ranks.device == "cpu"
+    with open_store(structure="auto") as store:   # the graph fits in the GPU's budget and the host
+        assert not store.has_structure
+        assert next(iter(rung.Loader(store, draws="all", sample_on="gpu"))).ranks.device == "cuda:0"
 
 
 def test_refused_sampling_on_the_gpu():

@@ -114,6 +114,20 @@ def test_a_forked_child_samples(large):
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+def test_attached_processes_share_the_structure(large, expected, tmp_path):
+    socket = tmp_path / "private" / "store"
+    socket.parent.mkdir(mode=0o700)
+    with rung.open(large.path, host="1MiB", structure=SMALL, share=socket):
+        with rung.attach(socket) as store:
+            assert store.has_structure and equal(epoch_of(store), expected)
+            assert store.structure_stats().device_reads > 0
+        child = os.fork()
+        if child == 0:
+            with rung.attach(socket) as store:
+                os._exit(0 if equal(epoch_of(store), expected) else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
 def test_no_warning_without_a_gpu(large):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

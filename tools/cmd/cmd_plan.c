@@ -359,8 +359,9 @@ int cmd_plan(int argc, char **argv)
 
 	tool_args_parse(&tool_plan_command, argc, argv, &args);
 	if (args.model)
-		return plan_model(argv[0], &(struct plan_model_args){ args.model, args.scale,
-		                                                      &args.store, &args.common });
+		return plan_model_run(argv[0],
+		                      &(struct plan_model_args){ args.model, args.scale,
+		                                                 &args.store, &args.common });
 	sampling = (struct tool_sampling){ .fanouts = args.fanouts,
 		                           .batch = args.batch,
 		                           .seed = args.seed,

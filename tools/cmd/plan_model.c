@@ -221,7 +221,9 @@ void plan_model_divide(struct plan_model *plan)
 	more = host / 64 > 1u << 20 ? host / 64 : 1u << 20;
 	plan->rows_saved = saving(plan, 0, 0, more);
 	plan->lists_saved = saving(plan, more, 0, more);
-	plan->cache_saved = saving(plan, 0, more, more);
+	/* a cache that was not given would serve no more than rows do */
+	if (plan->cache_bytes)
+		plan->cache_saved = saving(plan, 0, more, more);
 }
 
 /* ---- times ---- */
@@ -265,7 +267,7 @@ static int load_profile(const char *path, struct rung_profile **profile_out)
 	return 0;
 }
 
-int plan_model(const char *name, const struct plan_model_args *args)
+int plan_model_run(const char *name, const struct plan_model_args *args)
 {
 	struct rung_profile *profile;
 	struct plan_model plan;

@@ -64,6 +64,6 @@ int plan_model_report(const char *name, const struct plan_model *plan,
                       const struct plan_model_args *args);
 
 /** Plan a model, and print it. @return an exit code */
-int plan_model(const char *name, const struct plan_model_args *args);
+int plan_model_run(const char *name, const struct plan_model_args *args);
 
 #endif

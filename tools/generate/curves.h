@@ -2,7 +2,7 @@
 /**
  * Hit curves of the models, measured on scale models: which share of the requests the first rows
  * and the first neighbour lists serve. They depend on the density of a batch in the graph, so the
- * batch is that of the original times the scale. bench/model_curves.py measures them.
+ * batch is that of the original times the scale. bench/generator/model_curves.py measures them.
  */
 #ifndef RUNG_TOOL_GENERATE_CURVES_H
 #define RUNG_TOOL_GENERATE_CURVES_H

@@ -15,18 +15,21 @@ import argparse
 import os
 import re
 import shutil
+import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+# pylint: disable=wrong-import-position
 from common import ROOT, Failure, run_json, run_main, say, temporary_folder
 
 # the originals that are small have a scale of 1
-SCALES = {"mag240m": 256, "papers100m": 256, "wikikg90m": 256, "igb": 512, "arxiv": 1,
+SCALES = {"mag240m": 128, "papers100m": 256, "wikikg90m": 256, "igb": 512, "arxiv": 1,
           "debian-docs": 1, "debian": 1}
 SHARES = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75)
 BATCH = 1024         # of the originals
-DEPTH = 64
+DEPTH = 1            # then slots have the size that they have on a large graph
 MAX = "max"
 BLOCK = 512          # bytes of a block of lists
-SLOTS = 1 << 16      # bytes of slots in the first try
+SLOTS = 1 << 17      # bytes of slots in the first try
 TRIES = 8            # to find the budget for a share
 CLOSE = 0.01         # of the share
 
@@ -49,7 +52,8 @@ def parse_args():
     add("--rung", default=os.path.join(ROOT, "build", "rung"), help="(default: build/rung)")
     add("--models", type=scales, default=SCALES, metavar="MODEL=1/N,...", help="(default: "
         + ",".join(f"{name}=1/{scale}" for name, scale in SCALES.items()) + ")")
-    add("--seeds", type=int, default=8, help="sets of 32 batches per point (default: 8)")
+    add("--seeds", type=int, default=4, help="sets of 32 batches per point, fewer if the batches "
+        "are large (default: 4)")
     add("--dir", help="folder for the data (default: the temporary folder)")
     return parser.parse_args()
 
@@ -59,8 +63,10 @@ class Model:
 
     def __init__(self, args, name, scale, folder):
         source, self.staged = os.path.join(folder, name), os.path.join(folder, name + ".rung")
-        self.rung, self.seeds = args.rung, args.seeds
-        self.name, self.scale, self.batch = name, scale, max(BATCH // scale, 1)
+        self.rung, self.name = args.rung, name
+        self.scale, self.batch = scale, max(BATCH // scale, 1)
+        # 32 large batches are enough
+        self.seeds = max(1, min(args.seeds, 256 // self.batch))
         run_json([self.rung, "generate", source, "--model", name, "--scale", f"1/{scale}",
                   "--json", "--quiet"])
         run_json([self.rung, "stage", "--dataset", os.path.join(source, "dataset.json"),
@@ -76,7 +82,7 @@ class Model:
                          str(seed), "--json"])
 
     def rows_in_memory(self, share):
-        """(host, structure) with that share of the rows in memory, and all lists."""
+        """(host, structure) with that share of the rows in memory, and all lists; and its plan."""
         rows, other = int(share * self.vertices), SLOTS
         for _ in range(TRIES):
             host = self.lists + other + rows * self.row_bytes
@@ -86,24 +92,25 @@ class Model:
             other = found["budget"]["used_bytes"] - found["tiers"][0]["bytes"] - self.lists
         else:
             raise Failure(f"{self.name}: no budget holds {share:.2%} of the rows")
-        return host, MAX
+        return (host, MAX), found
 
     def lists_in_memory(self, share):
         """The same for the lists."""
         whole, slots = int(share * self.lists), SLOTS
         for _ in range(TRIES):
             structure = min(whole + slots, self.lists - 1)
-            parts = parts_of(self.plan(MAX, structure))
+            found = self.plan(MAX, structure)
+            parts = parts_of(found)
             if abs(parts["lists"]["bytes"] - whole) <= max(CLOSE * whole, BLOCK):
                 break
             slots = parts["list slots"]["bytes"]
         else:
             raise Failure(f"{self.name}: no budget holds {share:.2%} of the lists")
-        return MAX, structure
+        return (MAX, structure), found
 
-    def mean(self, budget, *values):
-        """Means over the seeds of functions of a plan."""
-        plans = [self.plan(*budget, seed=seed) for seed in range(1, self.seeds + 1)]
+    def mean(self, budget, first, *values):
+        """Means over the seeds of functions of a plan. `first` is the plan of the first seed."""
+        plans = [first] + [self.plan(*budget, seed=seed) for seed in range(2, self.seeds + 1)]
         return [sum(map(value, plans)) / len(plans) for value in values]
 
 
@@ -113,7 +120,7 @@ def parts_of(plan):
 
 def row_point(model, share):
     rows, cold, reads = model.mean(
-        model.rows_in_memory(share), lambda plan: plan["rows_per_batch"],
+        *model.rows_in_memory(share), lambda plan: plan["rows_per_batch"],
         lambda plan: plan["rows_per_batch"] * (1 - plan["tiers"][0]["hit_share"]),
         lambda plan: plan["reads_per_batch"])
     return 1 - cold / rows, reads / cold if cold else 1
@@ -121,13 +128,15 @@ def row_point(model, share):
 
 def list_point(model, share):
     blocks, cold, reads = model.mean(
-        model.lists_in_memory(share), lambda plan: plan["list_blocks_per_batch"],
+        *model.lists_in_memory(share), lambda plan: plan["list_blocks_per_batch"],
         lambda plan: plan["cold_list_blocks_per_batch"], lambda plan: plan["list_reads_per_batch"])
     return 1 - cold / blocks, reads / cold if cold else 1
 
 
 def measure(model):
-    rows, blocks = model.mean((MAX, MAX), lambda plan: plan["rows_per_batch"],
+    everything = (MAX, MAX)
+    rows, blocks = model.mean(everything, model.plan(*everything),
+                              lambda plan: plan["rows_per_batch"],
                               lambda plan: plan["list_blocks_per_batch"])
     points = [(share, *row_point(model, share), *list_point(model, share)) for share in SHARES]
     return rows / model.batch, blocks / model.batch, points

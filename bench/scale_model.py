@@ -18,10 +18,11 @@ import json
 import os
 import re
 import shutil
-import subprocess
+import signal
 import sys
+import tempfile
 
-from common import (ROOT, Failure, as_typed, record, run_main, say, size, temporary_folder)
+from common import ROOT, Failure, record, run_main, say, size, temporary_folder
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "scale_model"))
 # pylint: disable=wrong-import-position
@@ -126,19 +127,14 @@ def check_space(args, model, folder):
     return {**{f"{name}_bytes": count for name, count in parts.items()}, "free_bytes": free}
 
 
-@contextlib.contextmanager
 def data_folder(args):
-    """A folder for all data. With --keep it remains."""
+    """A folder for all data, as a context."""
     if not args.keep:
-        with temporary_folder(args.dir) as folder:
-            yield folder
-        return
-    with contextlib.ExitStack() as held:
-        folder = held.enter_context(temporary_folder(args.dir))
-        kept = folder + "-kept"
-        os.mkdir(kept)
-        say(f"data are kept in {kept}")
-        yield kept
+        return temporary_folder(args.dir)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))   # so that the phase ends as well
+    folder = tempfile.mkdtemp(prefix="rung-bench-", dir=args.dir)
+    say(f"the data are kept in {folder}")
+    return contextlib.nullcontext(folder)
 
 
 # ---- results ----

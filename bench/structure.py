@@ -23,7 +23,7 @@ SPLITS = 9
 
 
 def make_model(args, folder):
-    """Generates a model and stages it. Returns the folder of the dataset and its description."""
+    """Generates a model and stages it. Returns the folder of the dataset."""
     model, dataset = f"{folder}/model", f"{folder}/model.rung"
     say(f"generating {args.model} at {args.scale}")
     run_json([args.rung, "generate", model, "--model", args.model, "--scale", args.scale, "--json",
@@ -50,7 +50,8 @@ def ask(worker, order):
 def measure_memory(args, dataset):
     """Alternates the two; the first round is dropped. All batches must be the same."""
     worker, pairs = sampler(args, dataset), []
-    orders = {"arrays": f"memory {args.threads}", "structure": f"structure {args.threads} max merge"}
+    orders = {"arrays": f"memory {args.threads}",
+              "structure": f"structure {args.threads} max merge"}
     for idx in range(args.pairs + 1):
         names = list(orders) if idx % 2 == 0 else list(orders)[::-1]
         pair = {name: ask(worker, orders[name]) for name in names}
@@ -77,8 +78,8 @@ def fio_iops(path, block_bytes, depth, seconds):
 
 
 def measure_cold(args, dataset):
-    """Pairs of fio and of sampling with a tenth of the lists in memory, each block read alone so that
-    both read the same sizes; then with merged reads."""
+    """Pairs of fio and of sampling with a tenth of the lists in memory, each block read alone so
+    that both read the same sizes; then with merged reads."""
     if not shutil.which("fio"):
         say("cold: skipped: fio was not found (Debian: fio)")
         return None
@@ -165,7 +166,9 @@ def measure_plan(args, dataset, folder):
     """Predicted and measured hits and seconds of an epoch. The machine is measured just before."""
     profile, results = f"{folder}/profile.json", []
     with open(profile, "w", encoding="utf-8") as file:
-        json.dump(run_json([args.rung, "numa", "--dir", dataset, "--json", "--quiet"]), file)
+        json.dump(run_json([args.rung, "numa", "--json", "--only", "latency,gather,nvme",
+                            "--nvme", f"{dataset}/features.000.npy", "--row-bytes",
+                            str(args.row_bytes)]), file)
     for host in args.hosts:
         predicted = plan(args, dataset, host, "--profile", profile)
         runs = [train(args, dataset, host, "auto") for _ in range(args.pairs)]
@@ -209,6 +212,8 @@ def parse_args():
     parser.add_argument("--hosts", type=lambda text: [size(part) for part in text.split(",")],
                         default=[size("128MiB"), size("256MiB"), size("512MiB")],
                         help="host budgets (default: 128MiB,256MiB,512MiB)")
+    parser.add_argument("--row-bytes", type=int, default=1536,
+                        help="width of the rows, for the profile (default: 1536)")
     parser.add_argument("--pairs", type=int, default=7, help="pairs that count (default: 7)")
     parser.add_argument("--small", action="store_true",
                         help="try the script: a tiny model; the results are meaningless")

@@ -141,8 +141,13 @@ class Run:
         if args.host:
             return args.host
         rows = self.rows_per_batch(args.batch)
-        return (args.limit - VERTEX_BYTES * self.model["vertices"] - PROCESS_BYTES
-                - self.batch_bytes(rows) - args.limit // 16)
+        outside = (VERTEX_BYTES * self.model["vertices"] + PROCESS_BYTES + self.batch_bytes(rows)
+                   + args.limit // 16)
+        if args.limit <= outside:
+            raise Failure(f"--limit: {args.limit >> 20} MiB leave no budget for rung, "
+                          f"{outside >> 20} MiB are used outside it; give more, or a smaller "
+                          "--batch")
+        return args.limit - outside
 
     def batch_bytes(self, rows):
         return int(BATCH_COPIES * rows * self.model["row_bytes"])
@@ -166,11 +171,13 @@ class Run:
         report = found["report"]
         hits = {tier["name"]: tier["hits"] for tier in report["tiers"]}
         requested, seconds = sum(hits.values()), sum(e["seconds"] for e in report["epochs"])
-        return {**found, "hits": hits, "requested_rows": requested,
+        return {**found, "hits": hits, "cache_hits": report["cache_hits"],
+                "requested_rows": requested,
                 "epochs": [{key: epoch[key] for key in ("loss", "seconds", "stall_s", "batches",
                                                         "rows", "valid_accuracy")}
                            for epoch in report["epochs"]],
                 "reads_per_requested_row": report["device_reads"] / requested,
+                "list_reads_per_batch": report["structure"]["reads_per_batch"],
                 "wait_share": sum(epoch["stall_s"] for epoch in report["epochs"]) / seconds,
                 "rows_per_s": sum(epoch["rows"] for epoch in report["epochs"]) / seconds,
                 "test_accuracy": report["test_accuracy"],

@@ -181,7 +181,8 @@ class Learning(TrainTest):
 
     def test_a_consumer_takes_every_batch_and_computes_nothing(self):
         rate, batches = 400, -(-len(self.graph.train) // 64)
-        result = self.train(self.staged, "--consumer", rate, "--host", "40KiB")
+        result = self.train(self.staged, "--consumer", rate, "--host", "40KiB",
+                            "--queue-depth", 2)
         trained = self.train(self.staged)
         self.assertEqual((result["consumer"], trained["consumer"]), (rate, None))
         for epoch, other in zip(result["epochs"], trained["epochs"]):

@@ -20,7 +20,7 @@
 
 #define GATHERS            2 /* requests in flight, in addition to the batch in use */
 #define LOADER_THREADS_MAX 8 /* sampling is a fraction of the model's work */
-/* Arrays of this size are mapped, and given back when they grow: the heap would keep the hole that
+/* Arrays of this size are mapped, and unmapped when they grow: the heap would keep the hole that
  * each smaller array leaves. */
 #define MAPPED_BYTES (1 << 20)
 

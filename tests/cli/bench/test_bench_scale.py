@@ -35,7 +35,7 @@ class ScaleModel(CliTest):
 
     def command(self, *more):
         return [sys.executable, "-B", SCRIPT, "--rung", RUNG, "--dir", self.folder, "--scale",
-                "1/1024", "--batch", "16", "--epochs", "1", "--host", "24MiB", *more]
+                "1/1024", "--batch", "16", "--epochs", "1", *more]
 
     def run_script(self, *more, code=0):
         done = subprocess.run(self.command(*more), stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -247,6 +247,9 @@ struct tool_data {
 	struct rung_plan_division division;
 };
 
+/** Load the file of --profile. @param profile_out  free it with free(). @return a status */
+int tool_profile_load(const char *path, struct rung_profile **profile_out);
+
 /**
  * Open a dataset and place its rows and, with `sampling`, the lists of its graph in the budgets of
  * the options. If a GPU was requested but the CPU gathers, or only one of several GPUs, the reason

@@ -8,13 +8,19 @@
 
 #include "args/args.h"
 #include "cmd/plan_budget.h"
+#include "cmd/plan_model.h"
 #include "output/json.h"
+
+#define VERTICES_MIN 16 /* of a scale model, as in rung generate */
 
 struct plan_args {
 	const char *dir;
 	struct tool_fanouts fanouts; /* count 0: those of the manifest */
 	uint32_t batch;              /* seeds per batch; 0: that of the manifest */
 	uint64_t seed;
+	const char *sampled; /* the last option given that describes sampled batches, or NULL */
+	const struct gen_model *model; /* NULL: DIR is planned */
+	uint64_t scale;                /* N of 1/N; 0: not given */
 	struct tool_store_args store;
 	struct tool_common common;
 };
@@ -27,13 +33,68 @@ struct prediction {
 	struct rung_plan_traffic traffic;
 };
 
+static void set_model(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct plan_args *args = ctx;
+
+	args->model = gen_arg_model(state, arg);
+}
+
+static void set_scale(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct plan_args *args = ctx;
+
+	args->scale = gen_arg_scale(state, arg);
+}
+
+/* A model has counts and curves, but no files, no batches and no machine. */
+static void check_model(const struct argp_state *state, const struct plan_args *args)
+{
+	const struct gen_model *model = args->model;
+	const char *option = args->store.numa_given ? "numa-node" : args->sampled;
+
+	option = args->store.device_option ? args->store.device_option : option;
+	if (args->dir)
+		argp_error(state, "--model and DIR exclude each other; omit one of them");
+	if (option)
+		argp_error(state, "--%s needs DIR, a staged dataset; omit it with --model", option);
+	if (!args->store.host.given)
+		argp_error(state, "--model needs --host; give a size such as 24GiB");
+	if (args->scale > model->vertices / VERTICES_MIN)
+		argp_error(state,
+		           "--scale: 1/%llu of %llu vertices is too small; give one that leaves "
+		           "at least %d",
+		           (unsigned long long)args->scale, (unsigned long long)model->vertices,
+		           VERTICES_MIN);
+}
+
+static void check_args(const struct argp_state *state, void *ctx)
+{
+	const struct plan_args *args = ctx;
+
+	if (args->model) {
+		check_model(state, args);
+		return;
+	}
+	if (args->scale)
+		argp_error(state, "--scale needs --model");
+	tool_need_dir(state, args->dir);
+}
+
 static const struct tool_option options[] = {
+	{ "model", "NAME", 1,
+	  "Plan a public data set without its files, instead of DIR: mag240m, papers100m, "
+	  "wikikg90m, igb, arxiv, debian-docs or debian; needs --host",
+	  TOOL_SET(set_model) },
+	{ "scale", "1/N", 1,
+	  "With --model: vertices, edges and batch of a scale model (default: 1)",
+	  TOOL_SET(set_scale) },
 	{ "fanout", "LIST", 1, "Neighbours drawn per hop in the prediction (default: as staged)",
-	  TOOL_FANOUTS(struct plan_args, fanouts) },
+	  TOOL_FANOUTS(struct plan_args, fanouts), TOOL_NOTED(struct plan_args, sampled) },
 	{ "batch", "N", 1, "Seeds per batch in the prediction (default: as staged)",
-	  TOOL_U32(struct plan_args, batch, 1, UINT32_MAX) },
+	  TOOL_U32(struct plan_args, batch, 1, UINT32_MAX), TOOL_NOTED(struct plan_args, sampled) },
 	{ "seed", "N", 1, "Seed of the sampled batches (default: 1)",
-	  TOOL_U64(struct plan_args, seed, 0, UINT64_MAX) },
+	  TOOL_U64(struct plan_args, seed, 0, UINT64_MAX), TOOL_NOTED(struct plan_args, sampled) },
 	{ 0 },
 };
 
@@ -49,11 +110,13 @@ static const struct tool_part parts[] = {
 const struct tool_command tool_plan_command = {
 	.options = options,
 	.parts = parts,
-	.operands = "DIR",
+	.operands = "DIR\n--model NAME --host SIZE",
 	.doc = "Place the rows of the staged dataset DIR into tiers, and predict from sampled "
-	       "batches how many requests each tier will serve.",
-	.operand_kind = TOOL_OPERAND_DIR,
+	       "batches how many requests each tier will serve. With --model, predict it for a "
+	       "public data set from measured curves.",
+	.operand_kind = TOOL_OPERAND_DIR_OR_NOT,
 	.dir = offsetof(struct plan_args, dir),
+	.check = check_args,
 };
 
 /*
@@ -295,6 +358,10 @@ int cmd_plan(int argc, char **argv)
 	int rc, code = TOOL_DONE;
 
 	tool_args_parse(&tool_plan_command, argc, argv, &args);
+	if (args.model)
+		return plan_model_run(argv[0],
+		                      &(struct plan_model_args){ args.model, args.scale,
+		                                                 &args.store, &args.common });
 	sampling = (struct tool_sampling){ .fanouts = args.fanouts,
 		                           .batch = args.batch,
 		                           .seed = args.seed,

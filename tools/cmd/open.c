@@ -44,8 +44,7 @@ static void report_device(const char *name, const struct rung_plan_device *devic
 		           device->why);
 }
 
-/* @return a status; tool_close() frees the profile */
-static int load_profile(const char *path, struct rung_profile **profile_out)
+int tool_profile_load(const char *path, struct rung_profile **profile_out)
 {
 	struct rung_profile *profile = malloc(sizeof(*profile));
 	int rc = RUNG_E_NOMEM;
@@ -70,7 +69,7 @@ int tool_plan(const char *name, const char *dir, const struct tool_store_args *a
 	int rc = rung_dataset_open(dir, &data.ds);
 
 	if (rc == 0 && args->profile)
-		rc = load_profile(args->profile, &data.profile);
+		rc = tool_profile_load(args->profile, &data.profile);
 	if (rc < 0) {
 		tool_close(&data);
 		return rc;

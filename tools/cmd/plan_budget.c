@@ -8,22 +8,6 @@
 #include "output/json.h"
 #include "output/table.h"
 
-#define PARTS_MAX 7
-
-/* A part of the budget; NaN where a value does not exist. */
-struct part {
-	const char *name;
-	uint64_t bytes;
-	double share;  /* of the requests, 0 to 1 */
-	double reads;  /* of the drive, per batch */
-	double saving; /* reads per batch that one more MiB would save */
-};
-
-struct parts {
-	struct part part[PARTS_MAX];
-	size_t count;
-};
-
 static uint64_t slots_bytes(const struct rung_plan *plan)
 {
 	const struct rung_plan_slots *slots = rung_plan_slots(plan);
@@ -38,14 +22,13 @@ static const struct rung_plan_tier *host_tier(const struct rung_plan *plan)
 	return rung_plan_tier(plan, rung_plan_device(plan)->device == RUNG_DEVICE_CUDA ? 2 : 0);
 }
 
-static void add(struct parts *parts, const char *name, uint64_t bytes, double share, double reads,
-                double saving)
+void plan_parts_add(struct plan_parts *parts, const char *name, uint64_t bytes, double share,
+                    double reads, double saving)
 {
-	parts->part[parts->count++] = (struct part){ name, bytes, share, reads, saving };
+	parts->part[parts->count++] = (struct plan_part){ name, bytes, share, reads, saving };
 }
 
-/* Parts that serve requests come first, then their buffers. */
-static struct parts parts_of(const struct plan_budget *budget)
+static struct plan_parts parts_of(const struct plan_budget *budget)
 {
 	const struct rung_plan *plan = budget->plan, *lists = rung_plan_structure(plan);
 	const struct rung_plan_traffic *traffic = budget->traffic;
@@ -54,26 +37,30 @@ static struct parts parts_of(const struct plan_budget *budget)
 	const double batches = (double)traffic->batches_sampled;
 	const double rows = traffic->rows_per_batch * batches;
 	const struct rung_plan_tier *host = host_tier(plan);
-	struct parts parts = { .count = 0 };
+	struct plan_parts parts = { .count = 0 };
 
-	add(&parts, "rows", host->bytes, host->hit_share, traffic->forecast.reads / batches,
-	    compared ? division->rows_saved : (double)NAN);
+	plan_parts_add(&parts, "rows", host->bytes, host->hit_share,
+	               traffic->forecast.reads / batches,
+	               compared ? division->rows_saved : (double)NAN);
 	if (lists)
-		add(&parts, "lists", host_tier(lists)->bytes,
-		    1 - traffic->cold_blocks_per_epoch / traffic->blocks_per_epoch,
-		    traffic->structure_forecast.reads / batches,
-		    compared ? division->structure_saved : (double)NAN);
-	add(&parts, "cache", rung_plan_cache(plan)->bytes, traffic->forecast.cache_hits / rows,
-	    (double)NAN, compared ? division->cache_saved : (double)NAN);
-	add(&parts, "row slots", slots_bytes(plan), (double)NAN, (double)NAN, (double)NAN);
+		plan_parts_add(&parts, "lists", host_tier(lists)->bytes,
+		               1 - traffic->cold_blocks_per_epoch / traffic->blocks_per_epoch,
+		               traffic->structure_forecast.reads / batches,
+		               compared ? division->structure_saved : (double)NAN);
+	plan_parts_add(&parts, "cache", rung_plan_cache(plan)->bytes,
+	               traffic->forecast.cache_hits / rows, (double)NAN,
+	               compared ? division->cache_saved : (double)NAN);
+	plan_parts_add(&parts, "row slots", slots_bytes(plan), (double)NAN, (double)NAN,
+	               (double)NAN);
 	if (lists)
-		add(&parts, "list slots", slots_bytes(lists), (double)NAN, (double)NAN,
-		    (double)NAN);
-	add(&parts, "map", rung_plan_map_bytes(plan), (double)NAN, (double)NAN, (double)NAN);
+		plan_parts_add(&parts, "list slots", slots_bytes(lists), (double)NAN, (double)NAN,
+		               (double)NAN);
+	plan_parts_add(&parts, "map", rung_plan_map_bytes(plan), (double)NAN, (double)NAN,
+	               (double)NAN);
 	return parts;
 }
 
-static uint64_t sum_of(const struct parts *parts)
+static uint64_t sum_of(const struct plan_parts *parts)
 {
 	uint64_t sum = 0;
 
@@ -82,14 +69,12 @@ static uint64_t sum_of(const struct parts *parts)
 	return sum;
 }
 
-json_t *plan_budget_json(const struct plan_budget *budget)
+json_t *plan_parts_json(const struct plan_parts *parts, uint64_t host_bytes)
 {
-	const struct parts parts = parts_of(budget);
-	const uint64_t host_bytes = rung_plan_host_bytes(budget->plan);
 	json_t *root = json_object(), *array = json_array();
 
-	for (size_t i = 0; i < parts.count; i++) {
-		const struct part *part = &parts.part[i];
+	for (size_t i = 0; i < parts->count; i++) {
+		const struct plan_part *part = &parts->part[i];
 		json_t *entry = json_object();
 
 		tool_json_set(entry, "name", tool_json_text(part->name));
@@ -101,8 +86,16 @@ json_t *plan_budget_json(const struct plan_budget *budget)
 	}
 	tool_json_set(root, "host_bytes",
 	              host_bytes == RUNG_BYTES_MAX ? json_null() : tool_json_u64(host_bytes));
-	tool_json_set(root, "used_bytes", tool_json_u64(sum_of(&parts)));
+	tool_json_set(root, "used_bytes", tool_json_u64(sum_of(parts)));
 	tool_json_set(root, "parts", array);
+	return root;
+}
+
+json_t *plan_budget_json(const struct plan_budget *budget)
+{
+	const struct plan_parts parts = parts_of(budget);
+	json_t *root = plan_parts_json(&parts, rung_plan_host_bytes(budget->plan));
+
 	tool_json_set(root, "offsets_bytes", tool_json_u64(rung_plan_offsets_bytes(budget->plan)));
 	tool_json_set(root, "divisions_compared", tool_json_u64(budget->division->tried));
 	return root;
@@ -117,9 +110,8 @@ static void number_cell(struct tool_table *table, double value)
 		tool_table_cell(table, "%.3g", value);
 }
 
-void plan_budget_print(const struct plan_budget *budget)
+void plan_parts_print(const struct plan_parts *parts)
 {
-	const struct parts parts = parts_of(budget);
 	struct tool_table *table = tool_table_new("lrrrr");
 	char text[TOOL_TEXT_BYTES];
 
@@ -128,8 +120,8 @@ void plan_budget_print(const struct plan_budget *budget)
 	tool_table_cell(table, "served");
 	tool_table_cell(table, "reads a batch");
 	tool_table_cell(table, "saved by 1 MiB more");
-	for (size_t i = 0; i < parts.count; i++) {
-		const struct part *part = &parts.part[i];
+	for (size_t i = 0; i < parts->count; i++) {
+		const struct plan_part *part = &parts->part[i];
 
 		if (part->bytes == 0 && isnan(part->reads))
 			continue; /* not in this plan */
@@ -143,10 +135,18 @@ void plan_budget_print(const struct plan_budget *budget)
 		number_cell(table, part->saving);
 	}
 	tool_table_cell(table, "total");
-	tool_table_cell(table, "%s", tool_bytes_text(text, (double)sum_of(&parts)));
+	tool_table_cell(table, "%s", tool_bytes_text(text, (double)sum_of(parts)));
 	for (unsigned i = 0; i < 3; i++)
 		tool_table_cell(table, "%s", "");
 	tool_table_print(table);
+}
+
+void plan_budget_print(const struct plan_budget *budget)
+{
+	const struct plan_parts parts = parts_of(budget);
+	char text[TOOL_TEXT_BYTES];
+
+	plan_parts_print(&parts);
 	if (rung_plan_offsets_bytes(budget->plan))
 		printf("not part of --host: offsets of the lists, %s\n",
 		       tool_bytes_text(text, (double)rung_plan_offsets_bytes(budget->plan)));

@@ -16,7 +16,6 @@
 #include "generate.h"
 #include "output/json.h"
 
-#define SCALE_MAX      1000000
 #define VERTICES_MIN   16        /* ranges and permutations of fewer would need special cases */
 #define VERTICES_MAX   INT32_MAX /* ids in edges.npy are int32 */
 #define EDGES_MAX      (UINT64_C(1) << 40)
@@ -37,30 +36,15 @@ struct generate_args {
 static void set_model(const struct argp_state *state, void *ctx, const char *arg)
 {
 	struct generate_args *args = ctx;
-	char names[160] = "";
 
-	args->model = gen_model_find(arg);
-	if (args->model)
-		return;
-	for (size_t i = 0; gen_model_name(i); i++) {
-		if (i > 0)
-			strcat(names, gen_model_name(i + 1) ? ", " : " or ");
-		strcat(names, gen_model_name(i));
-	}
-	argp_error(state, "--model: unknown value '%s'; use %s", arg, names);
+	args->model = gen_arg_model(state, arg);
 }
 
 static void set_scale(const struct argp_state *state, void *ctx, const char *arg)
 {
 	struct generate_args *args = ctx;
 
-	if (strcmp(arg, "1") == 0)
-		args->scale = 1;
-	else if (strncmp(arg, "1/", 2) == 0)
-		args->scale = tool_arg_u64(state, "--scale", arg + 2, 1, SCALE_MAX);
-	else
-		argp_error(state, "--scale: '%s' is not of the form 1/N; give one such as 1/16",
-		           arg);
+	args->scale = gen_arg_scale(state, arg);
 }
 
 static void set_param(const struct argp_state *state, void *ctx, const char *arg)

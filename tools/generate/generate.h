@@ -71,6 +71,12 @@ const struct gen_model *gen_model_find(const char *name);
 /** Name number `i`; NULL after the last one. */
 const char *gen_model_name(size_t i);
 
+/** The model of an option's value; exits if it is unknown. */
+const struct gen_model *gen_arg_model(const struct argp_state *state, const char *arg);
+
+/** N of "1/N"; 1 for "1". Exits if it is neither. */
+uint64_t gen_arg_scale(const struct argp_state *state, const char *arg);
+
 /** A fitted parameter by its name. */
 struct gen_param {
 	const char *name;

@@ -231,8 +231,11 @@ static int search(struct divider *div)
 		return search_structure(div, bytes, bytes);
 	}
 	rc = least_structure(div, &least);
+	if (rc < 0)
+		return rc;
+	least = RUNG__MIN(least, div->lists_bytes);
 	most = RUNG__MIN(div->lists_bytes, div->opts.host_bytes - kept_cache(div));
-	return rc < 0 ? rc : search_structure(div, RUNG__MIN(least, most), most);
+	return search_structure(div, least, RUNG__MAX(least, most));
 }
 
 /* The reads per batch that one more MiB of each part saves, from plans with a larger budget. */

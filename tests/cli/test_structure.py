@@ -210,6 +210,27 @@ class Plan(StructureTest):
                       "not part of --host: offsets of the lists"):
             self.assertIn(words, text)
 
+    def test_all_of_a_budget_is_used(self):
+        for host in (64, 150, 300, 400):
+            budget = self.plan("--host", "%dKiB" % host)["budget"]
+            self.assertLessEqual(budget["used_bytes"], host << 10)
+            # a row, or a block of lists
+            self.assertGreater(budget["used_bytes"], (host << 10) - 64 - 512)
+
+    def test_lists_leave_room_for_a_cache_that_was_given(self):
+        for cache in ("60KiB", "30%"):
+            plan = self.plan("--host", "200KiB", "--cache", cache)
+            self.assertGreater(plan["cache"]["rows"], 0, cache)
+
+    def test_the_least_budget_works(self):
+        for text in ("0", "100", "20KiB"):
+            message = self.fails("plan", self.staged, "--host", text, code=2,
+                                 says=["staging slots of rows and lists; give at least"])
+            least = message.split("at least ")[1].split()[0]
+            self.assertLessEqual(self.plan("--host", least)["budget"]["used_bytes"], int(least))
+            self.fails("plan", self.staged, "--host", int(least) - 1, code=2,
+                       says="give at least %s bytes" % least)
+
     def test_everything_fits(self):
         plan = self.plan("--host", "max")
         self.assertIsNone(plan["budget"]["host_bytes"])

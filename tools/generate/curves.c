@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The curves of the models, as bench/generator/model_curves.py prints them. They have to be measured again
- * when a parameter of a model changes.
+ * The curves of the models, as bench/generator/model_curves.py prints them. They have to be
+ * measured again when a parameter of a model changes.
  */
 #include <math.h>
 #include <stddef.h>

@@ -104,8 +104,12 @@ json_t *plan_budget_json(const struct plan_budget *budget)
 /* A number with three digits, or "-" for NaN. */
 static void number_cell(struct tool_table *table, double value)
 {
+	char text[TOOL_TEXT_BYTES];
+
 	if (isnan(value))
 		tool_table_cell(table, "-");
+	else if (value >= 1000)
+		tool_table_cell(table, "%s", tool_count_text(text, value));
 	else
 		tool_table_cell(table, "%.3g", value);
 }

@@ -122,7 +122,7 @@ static int search_structure(struct divider *div, uint64_t least, uint64_t most)
 	uint64_t step = (most - least) / GRID;
 	int rc = 0;
 
-	for (uint64_t i = 0; i <= GRID && rc == 0; i++)
+	for (uint64_t i = step ? 0 : GRID; i <= GRID && rc == 0; i++)
 		rc = try(div, i < GRID ? least + i * step : most, cache_share);
 	for (uint32_t i = 0; i < CACHE_STEPS && rc == 0 && !div->keeps_cache; i++)
 		rc = try(div, div->best.structure_bytes, cache_shares[i]);
@@ -327,8 +327,7 @@ static int fix_budget(struct divider *div)
 	return 0;
 }
 
-/* Sample the batches, from a structure that exists only during the call unless the caller has one.
- * */
+/* Sample the batches. Unless the caller has a structure, it exists only during the call. */
 static int sample(struct divider *div, struct rung_sampler_opts *sampler, const uint64_t *seeds,
                   uint64_t seed_count, uint32_t batch_size, uint32_t batches_max)
 {

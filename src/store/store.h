@@ -3,7 +3,7 @@
  * A store: opening, attaching, requests, and the two threads of a store with a device. Private to
  * rung; state.h has the state that the threads share.
  *
- * Opening, in this order (store_open.c, attach.c): requests, the choice of the device, maps,
+ * Opening, in this order (store_tiers.c): requests, the choice of the device, maps,
  * placement, host tier, device, pool and cache, refill threads, sorter, device thread. Closing runs
  * in the opposite order; memory that a thread or a device may still use is not freed.
  *

@@ -2,9 +2,9 @@
 /*
  * Opening and closing a store of features.
  *
- * rung_store_open() and rung_store_attach() (src/attach) both create a store with rung__store_new(),
- * set its shape and features, and open its tiers with rung__store_open_tiers(). After a failure at
- * any point rung_store_close() releases what exists so far.
+ * rung_store_open() and rung_store_attach() (src/attach) both create a store with
+ * rung__store_new(), set its shape and features, and open its tiers with rung__store_open_tiers().
+ * After a failure at any point rung_store_close() releases what exists so far.
  */
 #include <string.h>
 

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Dividing a host budget: the result can be planned, needs nearly the fewest reads, and keeps what
+ * the caller has decided. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "dataset.h"
+#include "expect_error.h"
+#include "base/base.h"
+#include "rung/rung.h"
+
+#define VERTICES 20000u
+#define EDGES    400000u
+#define BATCH    16u
+#define SPLITS   9u
+
+static const uint32_t fanouts[] = { 5, 5 };
+static char parent[200];
+static struct rung_dataset *ds;
+static struct rung_graph *graph;
+static uint64_t *seeds, seed_count;
+static struct rung_profile profile;
+
+static void setup(void)
+{
+	char dir[256];
+
+	cr_assert_eq(support_tempdir(parent, sizeof(parent)), 0);
+	cr_assert_eq(support_dataset(parent, VERTICES, EDGES, 200, 5), 0, "%s", rung_last_error());
+	snprintf(dir, sizeof(dir), "%s/ds", parent);
+	cr_assert_eq(rung_dataset_open(dir, &ds), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_dataset_load_graph(ds, &graph), 0);
+	cr_assert_eq(rung_dataset_load_ids(ds, "split_train", &seed_count, &seeds), 0);
+	rung_profile_assume(&profile);
+}
+
+static void teardown(void)
+{
+	rung_free(seeds);
+	rung_graph_destroy(graph);
+	rung_dataset_close(ds);
+	support_remove(parent);
+}
+
+TestSuite(divide, .init = setup, .fini = teardown);
+
+static struct rung_plan_opts plan_opts(uint64_t host_bytes)
+{
+	struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;
+
+	opts.device = RUNG_DEVICE_CPU;
+	opts.host_bytes = host_bytes;
+	opts.queue_depth = 8;
+	return opts;
+}
+
+static struct rung_sampler_opts sampler_opts(void)
+{
+	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
+
+	opts.fanouts = fanouts;
+	opts.hop_count = RUNG__ARRAY_LEN(fanouts);
+	return opts;
+}
+
+static int divide(const struct rung_plan_opts *opts, struct rung_plan_division *division_out)
+{
+	const struct rung_sampler_opts sampler = sampler_opts();
+
+	*division_out = (struct rung_plan_division){ .size = sizeof(*division_out) };
+	return rung_plan_divide(ds, opts, &sampler, seeds, seed_count, BATCH, 0, division_out);
+}
+
+/* Predicted reads per batch of a division; negative: it cannot be planned. */
+static double reads_of(uint64_t host_bytes, uint64_t structure_bytes, uint64_t cache_bytes)
+{
+	const struct rung_sampler_opts sampler = sampler_opts();
+	struct rung_plan_opts opts = plan_opts(host_bytes);
+	struct rung_forecast_opts forecast = RUNG_FORECAST_OPTS_INIT;
+	struct rung_plan_traffic traffic;
+	struct rung_plan *plan;
+	int rc;
+
+	opts.structure_bytes = structure_bytes;
+	opts.cache_bytes = cache_bytes;
+	forecast.profile = &profile;
+	rc = rung_plan_create(ds, &opts, &plan);
+	if (rc == RUNG_E_INVAL)
+		return -1;
+	cr_assert_eq(rc, 0, "%s", rung_last_error());
+	cr_assert_eq(rung_plan_predict(plan, rung_graph_csc(graph), &sampler, seeds, seed_count,
+	                               BATCH, 0, &forecast, &traffic),
+	             0, "%s", rung_last_error());
+	cr_assert(traffic.blocks_per_epoch > 0 &&
+	          traffic.cold_blocks_per_epoch <= traffic.blocks_per_epoch);
+	rung_plan_destroy(plan);
+	return (traffic.forecast.reads + traffic.structure_forecast.reads) /
+	       (double)traffic.batches_sampled;
+}
+
+Test(divide, the_division_needs_nearly_the_fewest_reads)
+{
+	static const uint64_t hosts[] = { 500000, 1500000, 4000000 };
+
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(hosts); i++) {
+		const struct rung_plan_opts opts = plan_opts(hosts[i]);
+		struct rung_plan_division division;
+		double chosen, best = INFINITY;
+
+		cr_assert_eq(divide(&opts, &division), 0, "%s", rung_last_error());
+		cr_assert_eq(division.host_bytes, hosts[i]);
+		cr_assert(division.batches > 0 && division.tried > 0);
+		cr_assert(division.rows_saved >= 0 && division.structure_saved >= 0 &&
+		          division.cache_saved >= 0);
+		chosen = reads_of(hosts[i], division.structure_bytes, division.cache_bytes);
+		cr_assert_geq(chosen, 0, "the division cannot be planned");
+		for (uint64_t split = 1; split <= SPLITS; split++) {
+			const double reads = reads_of(hosts[i], hosts[i] * split / (SPLITS + 1),
+			                              division.cache_bytes);
+
+			best = reads >= 0 && reads < best ? reads : best;
+		}
+		cr_assert_leq(chosen, 1.05 * best, "host %llu: %g reads, best %g",
+		              (unsigned long long)hosts[i], chosen, best);
+	}
+}
+
+Test(divide, a_budget_for_everything_holds_all_lists)
+{
+	struct rung_plan_opts opts = plan_opts(32u << 20);
+	struct rung_plan_division division;
+
+	cr_assert_eq(divide(&opts, &division), 0, "%s", rung_last_error());
+	cr_assert_eq(division.structure_bytes, RUNG_BYTES_MAX);
+	cr_assert(division.row_reads == 0 && division.list_reads == 0);
+	opts.host_bytes = RUNG_BYTES_MAX;
+	cr_assert_eq(divide(&opts, &division), 0, "%s", rung_last_error());
+	cr_assert_eq(division.structure_bytes, RUNG_BYTES_MAX);
+	cr_assert_eq(division.host_bytes, RUNG_BYTES_MAX);
+}
+
+Test(divide, what_the_caller_has_decided_is_kept)
+{
+	struct rung_plan_opts opts = plan_opts(2000000);
+	struct rung_plan_division division;
+
+	opts.structure_bytes = 700000;
+	cr_assert_eq(divide(&opts, &division), 0, "%s", rung_last_error());
+	cr_assert_eq(division.structure_bytes, 700000);
+	opts = plan_opts(2000000);
+	opts.cache_bytes = 500000;
+	cr_assert_eq(divide(&opts, &division), 0, "%s", rung_last_error());
+	cr_assert_leq(division.structure_bytes, 1500000);
+}
+
+Test(divide, a_budget_that_is_too_small_names_the_least)
+{
+	struct rung_plan_opts opts = plan_opts(1000);
+	struct rung_plan_division division;
+	struct rung_plan *plan;
+	unsigned long long least;
+
+	assert_error(divide(&opts, &division), RUNG_E_INVAL,
+	             "cannot hold the staging slots of rows and lists");
+	least = rung_last_error_min_bytes();
+	cr_assert_gt(least, 1000);
+	opts.host_bytes = least;
+	cr_assert_eq(divide(&opts, &division), 0, "%s", rung_last_error());
+	opts.structure_bytes = division.structure_bytes;
+	opts.cache_bytes = division.cache_bytes;
+	cr_assert_eq(rung_plan_create(ds, &opts, &plan), 0, "%s", rung_last_error());
+	rung_plan_destroy(plan);
+}
+
+Test(divide, no_memory_and_bad_seeds_leave_nothing)
+{
+	const struct rung_plan_opts opts = plan_opts(1500000);
+	const struct rung_sampler_opts sampler = sampler_opts();
+	const uint64_t outside = VERTICES;
+	struct rung_plan_division division = { .size = sizeof(division) };
+	const int before = support_open_descriptors();
+	int rc = RUNG_E_NOMEM;
+
+	cr_assert_eq(rung_plan_divide(ds, &opts, &sampler, &outside, 1, BATCH, 0, &division),
+	             RUNG_E_RANGE);
+	cr_assert_eq(rung_plan_divide(ds, &opts, &sampler, seeds, 0, BATCH, 0, &division),
+	             RUNG_E_INVAL);
+	for (int64_t allowed = 0; rc != 0 && allowed < 200; allowed += 7) {
+		rung__alloc_limit(allowed);
+		rc = rung_plan_divide(ds, &opts, &sampler, seeds, seed_count, BATCH, 0, &division);
+		rung__alloc_limit(-1);
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%s", rung_last_error());
+		cr_assert_eq(support_open_descriptors(), before);
+	}
+}

@@ -138,8 +138,8 @@ int gen_folder_array(struct gen_folder *folder, const char *name, enum rung_dtyp
 	         (unsigned long long)rows, second);
 	memset(head, ' ', sizeof(head));
 	memcpy(head, "\x93NUMPY\x01\x00", 8);
-	head[8] = length & 0xff;
-	head[9] = length >> 8;
+	head[8] = (unsigned char)(length & 0xff);
+	head[9] = (unsigned char)(length >> 8);
 	memcpy(head + 10, text, strlen(text));
 	head[GEN_DATA - 1] = '\n';
 	err = pwrite((*file_out)->fd, head, sizeof(head), 0) == GEN_DATA ? 0 : errno;

@@ -126,6 +126,7 @@ int gen_folder_array(struct gen_folder *folder, const char *name, enum rung_dtyp
 	unsigned char head[GEN_DATA];
 	char text[128], second[24] = "";
 	const int code = gen_folder_create(folder, name, file_out);
+	ssize_t written;
 	int err;
 
 	if (code != TOOL_DONE)
@@ -142,7 +143,9 @@ int gen_folder_array(struct gen_folder *folder, const char *name, enum rung_dtyp
 	head[9] = (unsigned char)(length >> 8);
 	memcpy(head + 10, text, strlen(text));
 	head[GEN_DATA - 1] = '\n';
-	err = pwrite((*file_out)->fd, head, sizeof(head), 0) == GEN_DATA ? 0 : errno;
+	written = pwrite((*file_out)->fd, head, sizeof(head), 0);
+	/* a short write of a new file means that no more fits; errno is not set then */
+	err = written < 0 ? errno : written < GEN_DATA ? ENOSPC : 0;
 	/* the blocks of the file are reserved now: a full disk is reported before the work */
 	if (err == 0 && (*file_out)->bytes)
 		err = posix_fallocate((*file_out)->fd, GEN_DATA, (off_t)(*file_out)->bytes);

@@ -314,7 +314,10 @@ Test(structure, short_and_reversed_reads_change_nothing)
 	rung_plan_destroy(plan);
 }
 
-Test(structure, a_failing_read_fails_its_batch_and_names_the_block)
+/* Sample a batch while the next `count` reads have a fault: it fails with each of the texts. After
+ * the fault the structure serves batches as before. */
+static void check_fault(enum support_fault_kind kind, uint64_t count, const char *first,
+                        const char *second)
 {
 	struct rung_plan *plan = make_plan(100000);
 	struct structure *structure = open_faulty(plan);
@@ -322,40 +325,32 @@ Test(structure, a_failing_read_fails_its_batch_and_names_the_block)
 	struct rung_batch *batch;
 
 	cr_assert_eq(rung_batch_create(&batch), 0);
-	support_fault.kind = SUPPORT_FAULT_ERRNO;
+	support_fault.kind = kind;
 	support_fault.err = EIO;
 	support_fault.first = support_fault.seen;
-	support_fault.count = UINT64_MAX;
-	assert_error(sample(sampler, 0, batch), RUNG_E_IO, "graph_indices.npy: block of neighbour");
-	cr_assert(strstr(rung_last_error(), "Input/output error"), "%s", rung_last_error());
-	support_fault_reset();
-	cr_assert_eq(sample(sampler, 0, batch), 0, "%s", rung_last_error());
-	check_batch(batch, 0);
-	rung_batch_destroy(batch);
-	rung_sampler_destroy(sampler);
-	cr_assert_eq(rung__structure_close(structure), 0);
-	rung_plan_destroy(plan);
-}
-
-Test(structure, a_read_that_does_not_end_fails_its_batch)
-{
-	struct rung_plan *plan = make_plan(100000);
-	struct structure *structure = open_faulty(plan);
-	struct rung_sampler *sampler = make_sampler(&structure->base);
-	struct rung_batch *batch;
-
-	cr_assert_eq(rung_batch_create(&batch), 0);
-	support_fault.kind = SUPPORT_FAULT_HELD;
-	support_fault.first = support_fault.seen;
-	support_fault.count = 1;
-	assert_error(sample(sampler, 0, batch), RUNG_E_IO, "has not completed in 300 ms");
+	support_fault.count = count;
+	assert_error(sample(sampler, 0, batch), RUNG_E_IO, first);
+	cr_assert(strstr(rung_last_error(), second), "%s", rung_last_error());
 	support_fault.release = 1;
+	support_fault.kind = SUPPORT_FAULT_NONE;
 	cr_assert_eq(sample(sampler, 1, batch), 0, "%s", rung_last_error());
 	check_batch(batch, 1);
 	rung_batch_destroy(batch);
 	rung_sampler_destroy(sampler);
 	cr_assert_eq(rung__structure_close(structure), 0);
 	rung_plan_destroy(plan);
+}
+
+Test(structure, a_failing_read_fails_its_batch_and_names_the_block)
+{
+	check_fault(SUPPORT_FAULT_ERRNO, UINT64_MAX, "graph_indices.npy: block of neighbour",
+	            "Input/output error");
+}
+
+Test(structure, a_read_that_does_not_end_fails_its_batch)
+{
+	check_fault(SUPPORT_FAULT_HELD, 1, "graph_indices.npy: block of neighbour",
+	            "has not completed in 300 ms");
 }
 
 Test(structure, a_truncated_file_is_an_error_of_the_batches_that_need_the_rest)

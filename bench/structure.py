@@ -143,9 +143,9 @@ def measure_split(args, dataset):
     for host in args.hosts:
         chosen = reads_of(train(args, dataset, host, "auto"))
         most = min(lists, host - (24 << 20))
-        tried = {}
+        least, tried = min(16 << 20, most // 2), {}
         for idx in range(SPLITS):
-            structure = (16 << 20) + (most - (16 << 20)) * idx // (SPLITS - 1)
+            structure = least + (most - least) * idx // (SPLITS - 1)
             tried[structure] = reads_of(train(args, dataset, host, structure))
         best = min(tried.values())
         results.append({"host_bytes": host, "chosen_reads_per_batch": chosen,

@@ -158,6 +158,7 @@ RUNG_API void rung_dataset_close(struct rung_dataset *ds);
  * @param ds         an open dataset
  * @param graph_out  free it with rung_graph_destroy()
  * @return 0, RUNG_E_FORMAT or RUNG_E_RANGE (damaged contents), RUNG_E_IO, RUNG_E_NOMEM
+ *         (also if the graph is larger than the free memory; rung/structure.h needs less)
  *
  * Every entry of indptr and indices is checked. Memory: 8 bytes per vertex and index_bytes per
  * edge.

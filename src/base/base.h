@@ -219,6 +219,9 @@ enum rung_dtype rung__dtype_parse(const char *name);
 
 /* ---- host_memory.c ---- */
 
+/** The folder with sys/ and proc/ of the machine: "", except in tests. */
+extern const char *rung__machine_root;
+
 /** Host memory that can be allocated, in bytes: MemAvailable, or the rest of a control group's
  * limit if that is lower. 0: unknown. `root` is "" or, in tests, a folder with proc/ and sys/. */
 uint64_t rung__host_memory_free(const char *root);

@@ -11,6 +11,8 @@
 
 #include "base/base.h"
 
+const char *rung__machine_root = "";
+
 /* version 1 reports "no limit" as the largest number of whole pages in 63 bits */
 #define NO_LIMIT (UINT64_C(1) << 62)
 

@@ -50,13 +50,31 @@ static int load_file(const struct rung_dataset *ds, const struct rung__manifest_
 	return 0;
 }
 
+/* Without this check the kernel kills the process while it touches memory that does not exist. */
+static int check_graph_memory(const struct rung_dataset *ds)
+{
+	const struct rung__manifest *m = ds->manifest;
+	const uint64_t free_bytes = rung__host_memory_free(rung__machine_root);
+	const uint64_t bytes = rung__manifest_file(m, RUNG__INDPTR)->bytes +
+	                       rung__manifest_file(m, RUNG__INDICES)->bytes;
+
+	if (free_bytes == 0 || bytes <= free_bytes) /* 0: unknown */
+		return 0;
+	return rung__fail(RUNG_E_NOMEM,
+	                  "%s: the graph needs %" PRIu64 " bytes of memory, and %" PRIu64
+	                  " are free; open the store with a structure, which reads neighbour "
+	                  "lists from the file",
+	                  ds->dir, bytes, free_bytes);
+}
+
 int rung_dataset_load_graph(const struct rung_dataset *ds, struct rung_graph **graph_out)
 {
 	const struct rung__manifest *m = ds->manifest;
 	void *indptr, *indices;
-	int rc;
+	int rc = check_graph_memory(ds);
 
-	rc = load_file(ds, rung__manifest_file(m, RUNG__INDPTR), &indptr);
+	if (rc == 0)
+		rc = load_file(ds, rung__manifest_file(m, RUNG__INDPTR), &indptr);
 	if (rc < 0)
 		return rc;
 	rc = load_file(ds, rung__manifest_file(m, RUNG__INDICES), &indices);

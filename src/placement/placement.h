@@ -82,9 +82,6 @@ struct rung__placement_set {
 	int32_t drives[RUNG_FEATURE_FILES_MAX];
 };
 
-/** The folder with sys/ and proc/ of the machine: "", except in tests. */
-extern const char *rung__machine_root;
-
 /* ---- decide (placement.c) ---- */
 
 /** A set of node numbers, one bit for each. */

@@ -18,8 +18,6 @@
 #define POLICY_MODES     0xfff /* flags are in higher bits */
 #define VOLUME_DEPTH_MAX 4u    /* levels, such as volumes of volumes of partitions of drives */
 
-const char *rung__machine_root = "";
-
 /* ---- CPUs ---- */
 
 void rung__placement_near_cpus(const struct rung_topology *topology, struct rung__nodes *near_out)

@@ -233,6 +233,19 @@ class BenchScripts(CliTest):
         self.assertEqual(pair["cpu_ratio"],
                          pair["rung"]["cpu_us_per_read"] / pair["fio"]["cpu_us_per_read"])
 
+    @is_built("rung_structure_rate")
+    @unittest.skipUnless(shutil.which("fio"), "fio is not installed (Debian: fio)")
+    @needs_ring
+    def test_structure_gives_the_batches_of_the_graph_in_memory(self):
+        record = self.run_script("structure.py", "--programs", PROGRAMS, "--dir", self.folder,
+                                 "--small", "--parts", "memory,cold")
+        (memory,), (cold,) = record["memory"]["pairs"], record["cold"]["pairs"]
+        self.assertEqual(memory["arrays"]["hash"], cold["rung"]["hash"])
+        self.assertEqual(memory["structure"]["device_reads"], 0)
+        self.assertGreater(cold["rung"]["device_reads"], 0)
+        self.assertLess(record["cold"]["reads_per_batch"],
+                        record["cold"]["cold_blocks_per_batch"])
+
     @is_built("rung_scores")
     @unittest.skipUnless(importlib.util.find_spec("numpy"), "numpy is not installed")
     def test_scores_are_evaluated_on_other_batches(self):

@@ -433,6 +433,22 @@ Test(dataset, ids_out_of_range_are_rejected_when_loaded)
 	rung_dataset_close(ds);
 }
 
+Test(dataset, a_graph_larger_than_the_free_memory_is_refused)
+{
+	struct rung_dataset *ds = opened();
+	struct rung_graph *graph = NULL;
+
+	support_put(dir, "/proc/meminfo", "MemAvailable: 4 kB\n");
+	rung__machine_root = dir;
+	assert_error(rung_dataset_load_graph(ds, &graph), RUNG_E_NOMEM, "4096 are free");
+	cr_assert_null(graph);
+	support_put(dir, "/proc/meminfo", "MemAvailable: 1000 kB\n");
+	cr_assert_eq(rung_dataset_load_graph(ds, &graph), 0, "%s", rung_last_error());
+	rung__machine_root = "";
+	rung_graph_destroy(graph);
+	rung_dataset_close(ds);
+}
+
 Test(dataset, nothing_leaks_whichever_allocation_fails)
 {
 	const int fds = support_open_descriptors();

@@ -94,6 +94,11 @@ class Files(GenerateTest):
                               "train=" + os.path.join(self.out, "train.npy"), "--fanout", "3,2",
                               "--batch", 16, "--quiet", "--out", self.path(name + ".rung"))
 
+    def test_rows_of_any_width_fill_their_blocks(self):
+        # 1047 rows fill a block of 4 MiB; AddressSanitizer sees a value beyond the last one
+        self.generate("--model", "arxiv", "--vertices", 2100, "--width", 1001)
+        self.array("features.npy", "<f4", (2100, 1001))
+
     def check_description(self, name, report):
         with open(os.path.join(self.out, "dataset.json"), encoding="utf-8") as file:
             found = json.load(file)

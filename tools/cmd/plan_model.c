@@ -59,6 +59,8 @@ void plan_model_init(struct plan_model *plan, const struct plan_model_args *args
 	if (plan->host_bytes == RUNG_BYTES_NONE)
 		plan->host_bytes = 0;
 	plan->structure_bytes = tool_size_bytes(&store->structure, plan->lists_bytes);
+	if (plan->structure_bytes == RUNG_BYTES_NONE)
+		plan->structure_bytes = 1; /* too small as well; 0 would be "auto" */
 	plan->cache_bytes = tool_size_bytes(&store->cache, plan->host_bytes);
 	if (plan->cache_bytes == RUNG_BYTES_NONE)
 		plan->cache_bytes = 0;
@@ -205,10 +207,12 @@ void plan_model_divide(struct plan_model *plan)
 		least = most = plan->structure_bytes < most ? plan->structure_bytes : most;
 	else if (most > host)
 		most = host;
+	if (most < least)
+		most = least; /* the budget is too small */
 	plan->division = evaluate(plan, host, most, plan->cache_bytes);
 	for (uint64_t i = 0; i < DIVISIONS; i++) {
 		const uint64_t structure =
-			least + (uint64_t)(((double)most - (double)least) * (double)i / DIVISIONS);
+			least + (uint64_t)((double)(most - least) * (double)i / DIVISIONS);
 		const struct plan_model_division division =
 			evaluate(plan, host, structure, plan->cache_bytes);
 

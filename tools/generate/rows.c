@@ -20,6 +20,7 @@
 #define NOISE       256
 #define UNIT        1024 /* values are multiples of 1 / UNIT, which f16 and f32 hold exactly */
 #define BLOCK_BYTES (4u << 20)
+#define VALUES      8 /* that are written at once */
 
 uint64_t gen_row_bytes(const struct gen_job *job)
 {
@@ -33,9 +34,10 @@ static uint64_t rows_of_block(const struct gen_job *job)
 	return rows ? rows : 1;
 }
 
+/* The last values of the last row may be written beyond it. */
 uint64_t gen_rows_bytes(const struct gen_job *job)
 {
-	return rows_of_block(job) * gen_row_bytes(job);
+	return rows_of_block(job) * gen_row_bytes(job) + VALUES * sizeof(float);
 }
 
 uint64_t gen_bytes(const struct gen_job *job)
@@ -192,10 +194,10 @@ static void fill_values(const struct gen_job *job, struct row_values *values)
 	}
 }
 
-/* Eight values from 64 random bits and the signs in the low bits of `code`. */
-#define EIGHT_VALUES(row, table, bits, code)                                                       \
+/* Values from 64 random bits and the signs in the low bits of `code`. */
+#define FILL_VALUES(row, table, bits, code)                                                        \
 	do {                                                                                       \
-		for (unsigned k = 0; k < 8; k++)                                                   \
+		for (unsigned k = 0; k < VALUES; k++)                                              \
 			(row)[k] = (table)[((code) >> k) & 1][((bits) >> (8 * k)) & 255];          \
 	} while (0)
 
@@ -209,10 +211,10 @@ static void fill_half(const struct row_values *values, struct row_keys keys, uin
 	for (uint32_t d = 0; d < width; d += 64) {
 		uint64_t code = rung__rng_at(keys.code, d);
 
-		for (uint32_t at = d; at < d + 64 && at < width; at += 8, code >>= 8) {
+		for (uint32_t at = d; at < d + 64 && at < width; at += VALUES, code >>= VALUES) {
 			const uint64_t bits = rung__rng_at(keys.noise, at);
 
-			EIGHT_VALUES(row + at, values->half, bits, code);
+			FILL_VALUES(row + at, values->half, bits, code);
 		}
 	}
 }
@@ -223,10 +225,10 @@ static void fill_single(const struct row_values *values, struct row_keys keys, u
 	for (uint32_t d = 0; d < width; d += 64) {
 		uint64_t code = rung__rng_at(keys.code, d);
 
-		for (uint32_t at = d; at < d + 64 && at < width; at += 8, code >>= 8) {
+		for (uint32_t at = d; at < d + 64 && at < width; at += VALUES, code >>= VALUES) {
 			const uint64_t bits = rung__rng_at(keys.noise, at);
 
-			EIGHT_VALUES(row + at, values->single, bits, code);
+			FILL_VALUES(row + at, values->single, bits, code);
 		}
 	}
 }
@@ -262,7 +264,7 @@ static void run_thread(struct row_pass *pass)
 {
 	struct gen_job *job = pass->job;
 	const uint64_t vertices = job->graph.vertices;
-	char *block = malloc(pass->block_rows * pass->row_bytes);
+	char *block = malloc(gen_rows_bytes(job));
 	int err = block ? 0 : ENOMEM;
 
 #pragma omp for schedule(dynamic, 1)

@@ -18,9 +18,10 @@
  *
  * Dividing. rung_plan_divide() opens the structure of the dataset within the budget, samples
  * batches from it and closes it again. Then it creates plans with different structure_bytes and
- * cache_bytes and counts, by a forecast, the device reads that these batches need with each. It
- * allocates at most 32 MiB for the batches. Pass the result to rung_plan_create() in
- * rung_plan_opts.host_bytes, structure_bytes and cache_bytes, with cache_share 0.
+ * cache_bytes and counts, by a forecast, the device reads that these batches need with each. The
+ * batches are kept as ids of 8 bytes: about 2 M of them, or those of two batches if they have more.
+ * Pass the result to rung_plan_create() in rung_plan_opts.host_bytes, structure_bytes and
+ * cache_bytes, with cache_share 0.
  *
  * Placement. If the plan leaves the placement of host rows open (RUNG_NUMA_AUTO, CPUs of several
  * nodes gather, other nodes have memory too), a forecast selects the faster of two placements:
@@ -92,16 +93,16 @@ struct rung_plan_opts {
 	int sample_on_gpu;
 	/** nonzero: keep rank_of_vertex on the GPU if it needs at most half of gpu_bytes */
 	int vertex_ids;
-	/** part of host_bytes for the cold-row cache; 0: one eighth; RUNG_BYTES_MAX: all that the
-	 * slots leave; RUNG_BYTES_NONE: no cache */
+	/** part of host_bytes for the cold-row cache; 0: one eighth of what the lists of the graph
+	 * leave; RUNG_BYTES_MAX: all that lists and slots leave; RUNG_BYTES_NONE: no cache */
 	uint64_t cache_bytes;
 	enum rung_numa numa;
 	uint32_t numa_node; /**< for RUNG_NUMA_NODE */
 	/** profile of the machine, used to choose settings (rung_plan_tuning()); read only during
 	 * the call; NULL: defaults */
 	const struct rung_profile *profile;
-	/** cold-row cache as a share of the host budget, 0 to 1. The budget is host_bytes or its
-	 * default. 0: use cache_bytes. RUNG_E_INVAL if both are set */
+	/** cold-row cache as a share of the whole host budget, 0 to 1, lists included. The budget
+	 * is host_bytes or its default. 0: use cache_bytes. RUNG_E_INVAL if both are set */
 	double cache_share;
 	/** part of host_bytes for the neighbour lists of the graph, with the staging slots for
 	 * those in the file; the rest is for rows. 0: the lists are not planned; RUNG_BYTES_MAX:
@@ -328,13 +329,13 @@ struct rung_plan_division {
 	size_t size;              /**< sizeof(struct rung_plan_division), set by the caller */
 	uint64_t host_bytes;      /**< the budget that was divided */
 	uint64_t structure_bytes; /**< for rung_plan_opts */
-	uint64_t cache_bytes;     /**< for rung_plan_opts */
+	uint64_t cache_bytes;     /**< for rung_plan_opts; the caller's, if it gave one */
 	uint64_t batches;         /**< number of sampled batches */
 	uint32_t tried;           /**< number of divisions that were compared */
 	double row_reads;         /**< predicted reads of rows */
 	double list_reads;        /**< predicted reads of neighbour lists */
 	double rows_saved;        /**< reads that one more MiB for rows saves */
-	double structure_saved;   /**< the same for lists */
+	double structure_saved;   /**< the same for lists; 0: all are in memory */
 	double cache_saved;       /**< the same for the cold-row cache */
 };
 

@@ -25,7 +25,9 @@
  * file, 16 to 32 bytes per vertex of the largest batch instead. The first rung_sampler_run()
  * allocates as much for each thread. Fanouts above 32 other than "all" need up to 32 bytes times
  * the fanout per thread. A run also holds one batch per thread, in order four, each as large as the
- * largest. With lists in a file, a thread also has buffers of 4 MiB for reading them.
+ * largest. With lists in a file, a thread also has buffers of 4 MiB for reading them, its hash
+ * table counts every draw of a hop as a vertex, and each draw from a list in the file needs up to
+ * 72 bytes more.
  */
 #ifndef RUNG_SAMPLER_H
 #define RUNG_SAMPLER_H
@@ -143,11 +145,13 @@ RUNG_API void rung_batch_destroy(struct rung_batch *batch);
  * @param seed_count  at least 1
  * @param batch_key   determines all draws, with the seed of the sampler. Use a running number
  * @param batch       filled; keeps its content until it is filled again
- * @return 0, RUNG_E_RANGE (a seed is not a vertex), RUNG_E_INVAL (a seed occurs twice, or a
- *         batch of 2^32-1 vertices or more), RUNG_E_NOMEM; after a failure the batch is empty and
- *         can be filled again
+ * @return 0, RUNG_E_RANGE (a seed, or an entry of a list in a file, is not a vertex), RUNG_E_INVAL
+ *         (a seed occurs twice, or a batch of 2^32-1 vertices or more), RUNG_E_NOMEM, and with
+ *         lists in a file the errors of rung_gather(); after a failure the batch is empty and can
+ *         be filled again
  *
- * Threads: one call per sampler at a time; the call itself uses the threads of the sampler.
+ * Threads: one call per sampler at a time; the call itself uses the threads of the sampler, or
+ * one if some lists are in a file.
  */
 RUNG_API int rung_sampler_sample(struct rung_sampler *sampler, const uint64_t *seeds,
                                  uint64_t seed_count, uint64_t batch_key, struct rung_batch *batch);

@@ -248,7 +248,7 @@ enum rung_preset_kind {
 	 * also adds a self loop to each vertex, which rung does not do.
 	 */
 	RUNG_PRESET_IGB,
-	/** Any data set with a dataset.json, see Descriptions above: ROOT is the path of that file.
+	/** Any data set with a dataset.json, see Presets above: ROOT is the path of that file.
 	 * It has no parts. */
 	RUNG_PRESET_DESCRIPTION
 };

@@ -28,7 +28,7 @@
 static struct kept {
 	dev_t device;
 	const struct rung__engine_ops *ops;
-	uint32_t queue_depth, merge_gap_bytes;
+	uint32_t queue_depth, read_bytes, merge_gap_bytes;
 } kept[KEPT_MAX];
 static unsigned kept_count;
 /* Protects the results. Also held while measuring, so that measurements of two files on one device
@@ -99,7 +99,8 @@ int rung__merge_gap_measure(const struct rung__reader_ops *ops, struct rung__rea
 	pthread_mutex_lock(&kept_lock);
 	for (unsigned i = 0; i < kept_count; i++) {
 		if (kept[i].device == st.st_dev && kept[i].ops == reader->ops &&
-		    kept[i].queue_depth == reader->args.queue_depth) {
+		    kept[i].queue_depth == reader->args.queue_depth &&
+		    kept[i].read_bytes == read_bytes) {
 			*gap_out = kept[i].merge_gap_bytes;
 			goto unlock;
 		}
@@ -107,7 +108,8 @@ int rung__merge_gap_measure(const struct rung__reader_ops *ops, struct rung__rea
 	rc = measure_both(ops, reader, read_bytes, gap_out);
 	if (rc == 0 && kept_count < KEPT_MAX)
 		kept[kept_count++] =
-			(struct kept){ st.st_dev, reader->ops, reader->args.queue_depth, *gap_out };
+			(struct kept){ st.st_dev, reader->ops, reader->args.queue_depth, read_bytes,
+			               *gap_out };
 unlock:
 	pthread_mutex_unlock(&kept_lock);
 	return rc;

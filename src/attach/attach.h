@@ -44,6 +44,6 @@ int *rung__attach_fd(struct rung__answer *answer, enum rung__offer_fd which);
 /** Check and open the structure of an offer whose other parts were checked. @param structure_out
  * unchanged if the offer has none */
 int rung__attach_structure(const char *path, const struct rung_store_opts *opts,
-                           struct rung__answer *answer, struct structure **structure_out);
+                           struct rung__answer *answer, struct rung__structure **structure_out);
 
 #endif

@@ -39,7 +39,7 @@ static int check(const char *path, const struct rung__offer *offer)
 
 /* Map the offsets. They are sealed, so one check is enough. */
 static int accept_offsets(const char *path, struct rung__answer *answer,
-                          struct structure *structure)
+                          struct rung__structure *structure)
 {
 	struct rung__lists *lists = &structure->base.lists;
 	const uint64_t bytes = rung__offsets_bytes(lists->csc.vertex_count, lists->csc.edge_count);
@@ -74,16 +74,18 @@ static int accept_file(const char *path, struct rung__answer *answer, struct run
 		return rc;
 	store->features.layout = store->shape.layout;
 	store->features.files[0].path = rung__format("%s/%s", offer->path, RUNG__INDICES);
+	if (store->features.files[0].path) { /* a file without a path is not closed */
+		store->features.files[0].fd = *fd;
+		*fd = -1; /* owned by the store from here on */
+	}
 	store->dataset_dir = rung__strdup(offer->path);
-	if (!store->features.files[0].path || !store->dataset_dir)
-		return rung__fail(RUNG_E_NOMEM, "structure: out of memory");
-	store->features.files[0].fd = *fd;
-	*fd = -1; /* owned by the store from here on */
-	return 0;
+	return store->features.files[0].path && store->dataset_dir
+	               ? 0
+	               : rung__fail(RUNG_E_NOMEM, "structure: out of memory");
 }
 
 static int open_blocks(const char *path, const struct rung_store_opts *caller,
-                       struct rung__answer *answer, struct structure *structure)
+                       struct rung__answer *answer, struct rung__structure *structure)
 {
 	const struct rung_store_opts opts = rung__structure_opts(caller);
 	const int *host_fd = rung__attach_fd(answer, RUNG__OFFER_LISTS_HOST);
@@ -116,10 +118,10 @@ static int open_blocks(const char *path, const struct rung_store_opts *caller,
 }
 
 int rung__attach_structure(const char *path, const struct rung_store_opts *opts,
-                           struct rung__answer *answer, struct structure **structure_out)
+                           struct rung__answer *answer, struct rung__structure **structure_out)
 {
 	const struct rung__offer *offer = &answer->offer;
-	struct structure *structure;
+	struct rung__structure *structure;
 	int rc;
 
 	if (offer->lists.present == 0)

@@ -14,8 +14,8 @@
 #include "plan/predict.h"
 #include "rung/structure.h"
 
-/* ids of rows and of blocks that are recorded: more batches hardly change the result */
-#define IDS_MAX     (1u << 20)
+/* ids of rows and blocks that are recorded: more batches hardly change the result */
+#define IDS_MAX     (2u << 20)
 #define BATCHES_MIN 2u /* batches that are recorded even if they exceed that */
 #define GRID        8u /* divisions of the first round, less one */
 #define STEPS       3u /* rounds of half the distance */
@@ -25,13 +25,16 @@ static const double cache_shares[CACHE_STEPS] = { 0, 0.0625, 0.125, 0.25, 0.375,
 
 /* A division and the reads per batch that it needs. */
 struct split {
-	uint64_t structure_bytes, cache_bytes;
+	uint64_t structure_bytes;
+	uint64_t cache_bytes;         /* RUNG_BYTES_MAX: all that rows and lists leave */
 	double row_reads, list_reads; /* infinite: the budget cannot hold it */
 };
 
 struct divider {
 	const struct rung_dataset *ds;
-	struct rung_plan_opts opts; /* host_bytes is set */
+	struct rung_plan_opts opts;
+	uint64_t host_bytes; /* the budget, with its default filled in */
+	uint64_t kept_cache; /* of the caller, if keeps_cache; as in struct split */
 	struct rung_forecast_opts forecast_opts;
 	struct rung_profile assumed;
 	uint64_t lists_bytes;              /* all lists */
@@ -69,6 +72,12 @@ static int count_reads(struct divider *div, struct rung_plan *plan, struct split
 	return rc;
 }
 
+/* A number of bytes as an option, of which 0 is the default. */
+static uint64_t option_of(uint64_t bytes)
+{
+	return bytes ? bytes : RUNG_BYTES_NONE;
+}
+
 /* Evaluate a division of `host_bytes`. A budget that is too small for it is not a failure. */
 static int evaluate(struct divider *div, uint64_t host_bytes, struct split *split)
 {
@@ -77,12 +86,10 @@ static int evaluate(struct divider *div, uint64_t host_bytes, struct split *spli
 	int rc;
 
 	split->row_reads = split->list_reads = INFINITY;
-	opts.host_bytes = host_bytes;
+	opts.host_bytes = option_of(host_bytes);
 	opts.structure_bytes = split->structure_bytes;
-	if (!div->keeps_cache) {
-		opts.cache_share = 0;
-		opts.cache_bytes = split->cache_bytes ? split->cache_bytes : RUNG_BYTES_NONE;
-	}
+	opts.cache_share = 0;
+	opts.cache_bytes = option_of(split->cache_bytes);
 	rc = rung_plan_create(div->ds, &opts, &plan);
 	if (rc == RUNG_E_INVAL)
 		return 0;
@@ -96,10 +103,12 @@ static int evaluate(struct divider *div, uint64_t host_bytes, struct split *spli
 /* Evaluate a division of the budget, and keep it if it is the best so far. */
 static int try(struct divider *div, uint64_t structure_bytes, double cache_share)
 {
-	const uint64_t rest = div->opts.host_bytes - structure_bytes;
+	const uint64_t rest = div->host_bytes - structure_bytes;
 	struct split split = { .structure_bytes = structure_bytes,
-		               .cache_bytes = (uint64_t)((double)rest * cache_share) };
-	const int rc = evaluate(div, div->opts.host_bytes, &split);
+		               .cache_bytes = div->keeps_cache
+		                                      ? div->kept_cache
+		                                      : (uint64_t)((double)rest * cache_share) };
+	const int rc = evaluate(div, div->host_bytes, &split);
 
 	div->tried++;
 	if (rc == 0 && (total(&split) < total(&div->best) || div->tried == 1))
@@ -110,7 +119,7 @@ static int try(struct divider *div, uint64_t structure_bytes, double cache_share
 /* The share that the cache of the best division has of the budget without lists. */
 static double best_cache_share(const struct divider *div)
 {
-	const uint64_t rest = div->opts.host_bytes - div->best.structure_bytes;
+	const uint64_t rest = div->host_bytes - div->best.structure_bytes;
 
 	return rest ? (double)div->best.cache_bytes / (double)rest : 0;
 }
@@ -157,76 +166,76 @@ static int least_structure(struct divider *div, uint64_t *least_out)
 	return rc == RUNG_E_INVAL && *least_out > 0 ? 0 : rc;
 }
 
-/* Bytes of a cache that the caller wants, which lists leave free. */
-static uint64_t kept_cache(const struct divider *div)
-{
-	const uint64_t host_bytes = div->opts.host_bytes;
-	const uint64_t cache_bytes = div->opts.cache_bytes;
-
-	if (div->opts.cache_share > 0)
-		return (uint64_t)((double)host_bytes * div->opts.cache_share);
-	/* RUNG_BYTES_MAX is a cache of all that rows and lists leave */
-	return cache_bytes >= RUNG_BYTES_NONE ? 0 : RUNG__MIN(cache_bytes, host_bytes);
-}
-
 /* Report a budget that is too small for any division, with the least that works. */
 static int fail_budget(struct divider *div)
 {
 	const uint64_t all = rung__align_up(div->lists_bytes, RUNG__LIST_BLOCK_BYTES);
 	struct rung_plan_opts opts = div->opts;
 	struct rung_plan *plan;
-	uint64_t least;
-	int rc = least_structure(div, &least);
+	uint64_t least = opts.structure_bytes;
+	int rc = 0;
 
+	if (!div->keeps_structure) {
+		rc = least_structure(div, &least);
+		least = opts.structure_bytes = RUNG__MAX(RUNG__MIN(least, all), 1u);
+	}
 	if (rc < 0)
 		return rc;
-	/* a budget for the lists alone: the error is that of the rows, and has the sum */
-	least = RUNG__MAX(RUNG__MIN(least, all), 1u);
-	opts.structure_bytes = opts.host_bytes = least;
+	/* the error of this plan has the sum of lists and rows */
+	opts.host_bytes = option_of(div->host_bytes);
 	rc = rung_plan_create(div->ds, &opts, &plan);
 	if (rc == 0)
 		rung_plan_destroy(plan);
-	else if (rung_last_error_min_bytes() > 0)
+	else if (div->keeps_structure || rung_last_error_min_bytes() == 0)
+		return rc;
+	else
 		least = rung_last_error_min_bytes();
 	return rung__fail_min_bytes(
 		least,
 		"a host budget of %" PRIu64
 		" bytes cannot hold the staging slots of rows and lists; give at least %" PRIu64
 		" bytes",
-		div->opts.host_bytes == RUNG_BYTES_NONE ? 0 : div->opts.host_bytes, least);
+		div->host_bytes, least);
 }
 
 /* If all rows are in memory, the lists use what the rows leave. */
 static int use_rest(struct divider *div)
 {
+	struct split more = div->best;
 	struct rung_plan_opts opts = div->opts;
 	struct rung_plan *plan;
+	uint64_t rows_bytes;
 	int rc;
 
 	if (div->keeps_structure || isinf(total(&div->best)))
 		return 0;
+	opts.host_bytes = option_of(div->host_bytes);
 	opts.structure_bytes = div->best.structure_bytes;
 	rc = rung_plan_create(div->ds, &opts, &plan);
 	if (rc < 0)
 		return rc;
-	if (plan->slots.slot_count == 0)
-		div->best.structure_bytes =
-			RUNG__MAX(div->best.structure_bytes,
-		                  plan->host_bytes - plan->tiers[RUNG__TIER_HOST].bytes);
+	rows_bytes = plan->tiers[RUNG__TIER_HOST].row_count * plan->row_stride + plan->graph.bytes -
+	             plan->graph.gpu_bytes;
+	if (plan->slots.slot_count == 0 && rows_bytes < div->host_bytes - more.structure_bytes) {
+		more.structure_bytes = div->host_bytes - rows_bytes;
+		rc = evaluate(div, div->host_bytes, &more);
+		if (rc == 0 && total(&more) <= total(&div->best))
+			div->best = more;
+	}
 	rung_plan_destroy(plan);
-	return 0;
+	return rc;
 }
 
 static int search(struct divider *div)
 {
-	uint64_t least, most;
+	uint64_t least, most, left = div->host_bytes;
 	int rc;
 
 	if (div->keeps_structure || div->lists_bytes == 0) {
 		const uint64_t kept =
 			div->keeps_structure ? div->opts.structure_bytes : RUNG_BYTES_MAX;
 		const uint64_t bytes =
-			RUNG__MIN(kept, RUNG__MIN(div->lists_bytes, div->opts.host_bytes));
+			RUNG__MIN(kept, RUNG__MIN(div->lists_bytes, div->host_bytes));
 
 		return search_structure(div, bytes, bytes);
 	}
@@ -234,27 +243,36 @@ static int search(struct divider *div)
 	if (rc < 0)
 		return rc;
 	least = RUNG__MIN(least, div->lists_bytes);
-	most = RUNG__MIN(div->lists_bytes, div->opts.host_bytes - kept_cache(div));
+	if (div->keeps_cache && div->kept_cache != RUNG_BYTES_MAX)
+		left -= RUNG__MIN(div->kept_cache, left);
+	most = RUNG__MIN(div->lists_bytes, left);
 	return search_structure(div, least, RUNG__MAX(least, most));
 }
 
-/* The reads per batch that one more MiB of each part saves, from plans with a larger budget. */
+/* The reads per batch that one more MiB of each part saves, from plans with a larger budget. A part
+ * that is complete saves nothing. */
 static int marginal(struct divider *div, struct rung_plan_division *out)
 {
-	const uint64_t more = RUNG__MAX(UINT64_C(1) << 20, div->opts.host_bytes / 64);
+	const uint64_t more = RUNG__MAX(UINT64_C(1) << 20, div->host_bytes / 64);
+	const struct split best = div->best;
+	struct split splits[] = { best, best, best };
 	double *saved[] = { &out->rows_saved, &out->structure_saved, &out->cache_saved };
+	const bool complete[] = { false, best.structure_bytes >= div->lists_bytes,
+		                  best.cache_bytes == RUNG_BYTES_MAX };
 
+	splits[1].structure_bytes += more;
+	splits[2].cache_bytes += complete[2] ? 0 : more;
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(saved); i++) {
-		struct split split = div->best;
 		int rc;
 
-		split.structure_bytes += i == 1 ? more : 0;
-		split.cache_bytes += i == 2 ? more : 0;
-		rc = evaluate(div, div->opts.host_bytes + more, &split);
+		*saved[i] = 0;
+		if (complete[i])
+			continue;
+		rc = evaluate(div, div->host_bytes + more, &splits[i]);
 		if (rc < 0)
 			return rc;
 		/* a difference of two counts of sampled reads: below zero is noise */
-		*saved[i] = RUNG__MAX(total(&div->best) - total(&split), 0.0) *
+		*saved[i] = RUNG__MAX(total(&best) - total(&splits[i]), 0.0) *
 		            (double)(UINT64_C(1) << 20) / (double)more;
 	}
 	return 0;
@@ -270,8 +288,7 @@ static int record(struct divider *div, struct rung__batches *batches)
 	int rc = 0;
 
 	batches->blocks = &div->blocks;
-	while ((div->rows.count + div->blocks.count < 2 * IDS_MAX ||
-	        div->rows.batches < BATCHES_MIN) &&
+	while ((div->rows.count + div->blocks.count < IDS_MAX || div->rows.batches < BATCHES_MIN) &&
 	       (rc = rung__batches_next(batches, &ranks, &count)) > 0) {
 		for (uint64_t i = 0; i < count && rc >= 0; i++)
 			rc = rung__record_add(&div->rows, ranks[i]);
@@ -292,7 +309,8 @@ static int open_structure(struct divider *div, struct rung_structure **structure
 	struct rung_plan *plan;
 	int rc;
 
-	opts.structure_bytes = RUNG__MAX(div->opts.host_bytes / 2, 1u);
+	opts.host_bytes = option_of(div->host_bytes);
+	opts.structure_bytes = RUNG__MAX(div->host_bytes / 2, 1u);
 	if (opts.structure_bytes >= div->lists_bytes)
 		opts.structure_bytes = RUNG_BYTES_MAX;
 	rc = rung_plan_create(div->ds, &opts, &plan);
@@ -309,21 +327,30 @@ static int open_structure(struct divider *div, struct rung_structure **structure
 	return rc;
 }
 
-/* The budget in bytes, also if the caller left it to the default. */
-static int fix_budget(struct divider *div)
+/* The budget in bytes, also if the caller left it to the default, and of the cache if the caller
+ * decided about it. */
+static int fix_budgets(struct divider *div)
 {
 	struct rung_plan_opts opts = div->opts;
 	struct rung_plan *plan;
 	int rc;
 
-	if (div->opts.host_bytes != 0 && div->opts.host_bytes < RUNG_BYTES_NONE)
-		return 0;
-	opts.structure_bytes = 0;
-	rc = rung_plan_create(div->ds, &opts, &plan);
-	if (rc < 0)
-		return rc;
-	div->opts.host_bytes = plan->host_bytes;
-	rung_plan_destroy(plan);
+	div->host_bytes = opts.host_bytes;
+	if (opts.host_bytes == 0) {
+		opts.structure_bytes = 0;
+		rc = rung_plan_create(div->ds, &opts, &plan);
+		if (rc < 0)
+			return rc;
+		div->host_bytes = plan->host_bytes;
+		rung_plan_destroy(plan);
+	} else if (opts.host_bytes == RUNG_BYTES_NONE) {
+		div->host_bytes = 0;
+	}
+	div->keeps_cache = opts.cache_bytes != 0 || opts.cache_share > 0;
+	if (opts.cache_share > 0)
+		div->kept_cache = rung__share_of(div->host_bytes, opts.cache_share);
+	else if (opts.cache_bytes != RUNG_BYTES_NONE)
+		div->kept_cache = opts.cache_bytes;
 	return 0;
 }
 
@@ -333,7 +360,7 @@ static int sample(struct divider *div, struct rung_sampler_opts *sampler, const 
 {
 	struct rung_structure *structure = NULL;
 	struct rung__batches batches;
-	int rc = 0;
+	int rc = 0, closed;
 
 	if (!sampler->structure) {
 		rc = open_structure(div, &structure);
@@ -346,19 +373,19 @@ static int sample(struct divider *div, struct rung_sampler_opts *sampler, const 
 		rc = record(div, &batches);
 		rung__batches_close(&batches);
 	}
-	rung_structure_close(structure);
-	return rc;
+	closed = rung_structure_close(structure);
+	return rc < 0 ? rc : closed;
 }
 
 static struct rung_plan_division result(const struct divider *div)
 {
 	return (struct rung_plan_division){
 		.size = sizeof(struct rung_plan_division),
-		.host_bytes = div->opts.host_bytes,
+		.host_bytes = option_of(div->host_bytes),
 		.structure_bytes = div->best.structure_bytes >= div->lists_bytes
 		                           ? RUNG_BYTES_MAX
 		                           : div->best.structure_bytes,
-		.cache_bytes = div->best.cache_bytes ? div->best.cache_bytes : RUNG_BYTES_NONE,
+		.cache_bytes = option_of(div->best.cache_bytes),
 		.batches = div->batches,
 		.tried = div->tried,
 		.row_reads = div->best.row_reads,
@@ -380,11 +407,10 @@ static int begin(struct divider *div, const struct rung_plan_opts *opts,
 		return rc;
 	div->lists_bytes = info->edge_count * info->index_bytes;
 	div->keeps_structure = div->opts.structure_bytes != 0;
-	div->keeps_cache = div->opts.cache_bytes != 0 || div->opts.cache_share > 0;
 	rung_profile_assume(&div->assumed);
 	div->forecast_opts.profile = div->opts.profile ? div->opts.profile : &div->assumed;
 	div->forecast_opts.keep_placement = 1;
-	return fix_budget(div);
+	return fix_budgets(div);
 }
 
 int rung_plan_divide(const struct rung_dataset *ds, const struct rung_plan_opts *opts,
@@ -399,8 +425,11 @@ int rung_plan_divide(const struct rung_dataset *ds, const struct rung_plan_opts 
 	struct rung_sampler_opts sampler_opts = RUNG_SAMPLER_OPTS_INIT;
 	int rc = begin(&div, opts, sampler, &sampler_opts);
 
-	if (rc == 0 && div.opts.host_bytes == RUNG_BYTES_MAX) {
-		div.best.structure_bytes = RUNG_BYTES_MAX; /* everything is in memory */
+	if (rc == 0 && div.host_bytes == RUNG_BYTES_MAX) {
+		/* everything is in memory, unless the caller limits the lists */
+		div.best.structure_bytes =
+			div.keeps_structure ? div.opts.structure_bytes : RUNG_BYTES_MAX;
+		div.best.cache_bytes = div.kept_cache;
 		division = result(&div);
 		return rung__opts_copy_out(division_out, &division, sizeof(division),
 		                           "rung_plan_division");
@@ -412,7 +441,7 @@ int rung_plan_divide(const struct rung_dataset *ds, const struct rung_plan_opts 
 	if (rc == 0)
 		rc = use_rest(&div);
 	if ((rc == 0 && isinf(total(&div.best))) ||
-	    (rc == RUNG_E_INVAL && rung_last_error_min_bytes() > 0 && !div.keeps_structure))
+	    (rc == RUNG_E_INVAL && rung_last_error_min_bytes() > 0))
 		rc = fail_budget(&div);
 	division = result(&div);
 	if (rc == 0)

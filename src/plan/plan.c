@@ -90,7 +90,7 @@ static void measure_graph(const struct rung_dataset_info *info, struct rung_plan
 static uint64_t host_budget(const struct rung_plan *plan, const struct rung_plan_opts *opts,
                             const struct rung_topology *topology)
 {
-	uint64_t free_bytes = rung__host_memory_free("");
+	uint64_t free_bytes = rung__host_memory_free(rung__machine_root);
 	struct rung__node_budgets budgets;
 
 	if (topology) {
@@ -174,29 +174,26 @@ static int place(const struct creation *creation, uint64_t host_bytes, struct ru
 	return rc;
 }
 
-/*
- * Plan the blocks of the graph's lists, as rows of a second plan: the first blocks, those of
- * the hottest vertices, are in memory.
- * @param host_bytes  the whole host budget; the bytes for the lists are subtracted
- */
-static int place_lists(const struct creation *creation, uint64_t *host_bytes,
-                       struct rung_plan *plan)
+/* Bytes of the host budget that the lists need at least with these options. */
+static uint64_t wanted_lists(const struct rung_dataset_info *info, uint64_t structure_bytes)
+{
+	const uint64_t all = info->edge_count * info->index_bytes;
+
+	/* the last block is longer than its lists */
+	return structure_bytes >= all ? rung__align_up(all, RUNG__LIST_BLOCK_BYTES)
+	                              : structure_bytes;
+}
+
+/* Plan the blocks of the graph's lists, as rows of a second plan: the first blocks, those of the
+ * hottest vertices, are in memory. */
+static int place_lists(const struct creation *creation, struct rung_plan *plan)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(creation->ds);
 	const uint64_t all = info->edge_count * info->index_bytes;
 	struct creation lists = *creation;
 	struct rung_plan_opts opts = *creation->opts;
 	struct rung_plan *sub;
-	int rc;
 
-	if (all == 0) /* a graph without edges needs nothing */
-		return 0;
-	if (RUNG__MIN(opts.structure_bytes, all) > *host_bytes)
-		return rung__fail_min_bytes(
-			RUNG__MIN(opts.structure_bytes, all),
-			"a host budget of %" PRIu64 " bytes cannot hold %" PRIu64
-			" bytes of the graph; give a larger budget, or less for the structure",
-			*host_bytes, RUNG__MIN(opts.structure_bytes, all));
 	sub = plan->structure = rung__malloc(sizeof(*sub));
 	if (!sub)
 		return rung__fail(RUNG_E_NOMEM, "plan: out of memory");
@@ -214,20 +211,36 @@ static int place_lists(const struct creation *creation, uint64_t *host_bytes,
 	/* lists are not announced: a cache would hold the blocks that the tier "host" holds */
 	opts.cache_bytes = RUNG_BYTES_NONE;
 	lists.opts = &opts;
-	/* the last block is longer than its lists: it must not be left out for that */
+	/* the last block must not be left out because it is longer than its lists */
 	if (opts.structure_bytes >= all)
 		opts.structure_bytes = RUNG_BYTES_MAX;
-	rc = place(&lists, opts.structure_bytes, sub);
-	if (rc == 0 && *host_bytes != RUNG_BYTES_MAX)
-		*host_bytes -= sub->tiers[RUNG__TIER_HOST].bytes +
-		               sub->slots.slot_count * sub->slots.slot_bytes;
-	return rc;
+	return place(&lists, opts.structure_bytes, sub);
+}
+
+/* Report a budget that cannot hold the lists, with the least that holds them and the slots of the
+ * rows. */
+static int fail_lists(const struct creation *creation, uint64_t host_bytes, uint64_t lists_bytes,
+                      struct rung_plan *plan)
+{
+	uint64_t least = lists_bytes;
+	int rc = place(creation, 0, plan); /* fails if rows need slots: the least is that error's */
+
+	if (rc < 0 && (rc != RUNG_E_INVAL || rung_last_error_min_bytes() == 0))
+		return rc;
+	least += rc < 0 ? rung_last_error_min_bytes() : 0;
+	return rung__fail_min_bytes(
+		least,
+		"a host budget of %" PRIu64 " bytes cannot hold %" PRIu64
+		" bytes of the graph and the staging slots of the rows; give at least %" PRIu64
+		" bytes, or less for the structure",
+		host_bytes, lists_bytes, least);
 }
 
 static int create(struct creation *creation, struct rung_plan *plan)
 {
+	const struct rung_dataset_info *info = rung_dataset_info(creation->ds);
 	struct rung__node_budgets budgets;
-	uint64_t host_bytes;
+	uint64_t host_bytes, lists_bytes = 0;
 	int rc = rung__plan_inspect_machine(plan, creation->opts, &creation->topology);
 
 	if (rc < 0)
@@ -238,9 +251,18 @@ static int create(struct creation *creation, struct rung_plan *plan)
 	}
 	host_bytes = host_budget(plan, creation->opts, creation->topology);
 	plan->host_bytes = host_bytes;
-	if (creation->opts->structure_bytes)
-		rc = place_lists(creation, &host_bytes, plan);
-	return rc < 0 ? rc : place(creation, host_bytes, plan);
+	/* a graph without edges needs nothing */
+	if (plan->has_structure && info->edge_count > 0) {
+		lists_bytes = wanted_lists(info, creation->opts->structure_bytes);
+		if (lists_bytes > host_bytes)
+			return fail_lists(creation, host_bytes, lists_bytes, plan);
+		rc = place_lists(creation, plan);
+		if (rc < 0)
+			return rc;
+		lists_bytes = rung__plan_lists_bytes(plan);
+	}
+	return place(creation, host_bytes == RUNG_BYTES_MAX ? host_bytes : host_bytes - lists_bytes,
+	             plan);
 }
 
 int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *user_opts,

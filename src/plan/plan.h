@@ -16,8 +16,9 @@
  * The lists of the graph are planned as rows of RUNG__LIST_BLOCK_BYTES in a second plan, which the
  * plan of the features owns. So everything here works for both.
  *
- * A plan points into itself (device.why, device.gpus, `only`), so it is never copied. It owns
- * placement_list and the plan of the lists. Only rung_plan_predict() and rung_plan_forecast()
+ * A plan points into itself (device.why, device.gpus, `only`), so only an empty one is copied: the
+ * plan of the lists begins as a copy of the inspected machine. A plan owns placement_list and the
+ * plan of the lists. Only rung_plan_predict() and rung_plan_forecast()
  * change a plan after its creation; the caller allows no other call at that time, so there is no
  * lock.
  */
@@ -96,6 +97,13 @@ uint64_t rung__plan_on_gpus(struct rung_plan *plan, const struct rung_plan_opts 
  */
 int rung__plan_on_host(struct rung_plan *plan, const struct rung_plan_opts *opts,
                        uint64_t host_bytes, uint64_t first);
+
+/** A share of the whole. 1 or more is exactly the whole: computed as a double it could be rounded
+ * to more. */
+uint64_t rung__share_of(uint64_t whole, double share);
+
+/** Bytes of the host budget that the lists of the graph and their slots use. */
+uint64_t rung__plan_lists_bytes(const struct rung_plan *plan);
 
 /* ---- plan_placement.c ---- */
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The plan's NUMA nodes. They are chosen last, when all sizes are known, and nothing is allocated
- * here: the store binds its memory by these decisions. Slots and frames are placed first, because
- * they are small and each belongs near its drive. Rows use the remaining memory, the hottest near
- * their readers.
+ * here: the store binds its memory by these decisions. The lists of the graph are
+ * placed before the rows. Of each of the two, slots and frames are placed first, because they are
+ * small and each belongs near its drive. Rows use the remaining memory, the hottest near their
+ * readers.
  */
 #include "plan/plan.h"
 

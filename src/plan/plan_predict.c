@@ -75,7 +75,7 @@ int rung__batches_next(void *ctx, const uint64_t **ranks_out, uint64_t *count_ou
 }
 
 /* Sample and count the next batch. A rung_forecast_next_fn, so a forecast sees the batches while
- * they are counted, and none is stored. */
+ * they are counted, and only the blocks of their lists are stored. */
 static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out)
 {
 	struct counts *counts = ctx;
@@ -174,9 +174,15 @@ static int report_lists(struct rung_plan *lists, struct counts *counts, double s
 	traffic->blocks_per_epoch = (double)blocks->count * scale;
 	traffic->cold_blocks_per_epoch = (double)cold * scale;
 	traffic->structure_forecast.size = sizeof(traffic->structure_forecast);
-	if (forecast_opts)
-		rc = rung_plan_forecast(lists, forecast_opts, rung__record_next, &counts->blocks,
+	if (forecast_opts) {
+		struct rung_forecast_opts opts = *forecast_opts;
+
+		opts.keep_placement = 1; /* the rows were placed in the memory that it leaves */
+		opts.warmup_batches *=
+			counts->batches->sampler->hop_count; /* a batch for each hop */
+		rc = rung_plan_forecast(lists, &opts, rung__record_next, &counts->blocks,
 		                        &traffic->structure_forecast);
+	}
 	return rc;
 }
 
@@ -189,6 +195,7 @@ static void add_list_seconds(double scale, struct rung_plan_traffic *traffic)
 	if (nvme <= rows->seconds)
 		return;
 	rows->bound = RUNG_BOUND_NVME;
+	rows->seconds = nvme;
 	traffic->seconds_per_epoch = nvme * scale;
 }
 

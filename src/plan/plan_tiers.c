@@ -24,8 +24,7 @@
 /* slots per read in flight: filled slots wait for a kernel, which copies many at once */
 #define SLOTS_OF_GPU 16u
 
-/* Bytes that the lists of the graph use of the host budget. */
-static uint64_t lists_bytes(const struct rung_plan *plan)
+uint64_t rung__plan_lists_bytes(const struct rung_plan *plan)
 {
 	const struct rung_plan *lists = plan->structure;
 
@@ -40,7 +39,7 @@ static uint64_t lists_bytes(const struct rung_plan *plan)
 static int fail_slots(const struct rung_plan *plan, uint64_t host_bytes, uint64_t count,
                       uint64_t slot_bytes)
 {
-	const uint64_t lists = lists_bytes(plan);
+	const uint64_t lists = rung__plan_lists_bytes(plan);
 	const uint64_t least = slot_bytes * count + plan->vertices_bytes + lists;
 
 	return rung__fail_min_bytes(
@@ -135,9 +134,7 @@ static void choose_cache(struct rung_plan *plan, uint64_t bytes, uint64_t first)
 	};
 }
 
-/* A share of 1 or more is exactly the whole: computed as a double it could be rounded to more than
- * the whole. */
-static uint64_t share_of(uint64_t whole, double share)
+uint64_t rung__share_of(uint64_t whole, double share)
 {
 	return share >= 1 ? whole : (uint64_t)((double)whole * share);
 }
@@ -153,7 +150,7 @@ static uint64_t cache_budget(const struct rung_plan_opts *opts, uint64_t host_by
 	if (opts->cache_bytes == RUNG_BYTES_NONE)
 		return 0;
 	if (opts->cache_share > 0)
-		return RUNG__MIN(share_of(host_bytes, opts->cache_share), left);
+		return RUNG__MIN(rung__share_of(host_bytes, opts->cache_share), left);
 	return RUNG__MIN(opts->cache_bytes ? opts->cache_bytes : budget / CACHE_SHARE, left);
 }
 
@@ -179,8 +176,8 @@ static uint64_t place_graph(struct rung_plan *plan, uint64_t gpu_bytes)
 	double share = (double)gpu_bytes * (double)gpu_count / all;
 	struct rung__graph_location *graph = &plan->graph;
 
-	graph->indptr_lines = share_of(plan->graph_lines[0], share);
-	graph->indices_lines = share_of(plan->graph_lines[1], share);
+	graph->indptr_lines = rung__share_of(plan->graph_lines[0], share);
+	graph->indices_lines = rung__share_of(plan->graph_lines[1], share);
 	graph->gpu_bytes = (graph->indptr_lines + graph->indices_lines) * RUNG__LINE_BYTES;
 	/* each GPU has the rounded-up number of lines, which may exceed the budget by a line per
 	 * array */
@@ -189,12 +186,6 @@ static uint64_t place_graph(struct rung_plan *plan, uint64_t gpu_bytes)
 	                                    RUNG__LINE_BYTES);
 }
 
-/*
- * Spend the budget of the GPUs. The map of ids can use half of it; then comes the graph, then rows
- * that are replicated on the gathering GPU, then rows that are interleaved over all GPUs.
- * @param gpu_bytes  of each GPU, may be RUNG_BYTES_MAX
- * @return the number of rows on GPUs
- */
 uint64_t rung__plan_on_gpus(struct rung_plan *plan, const struct rung_plan_opts *opts,
                             uint64_t gpu_bytes)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Recorded batches of ids, for forecasts that process them several times. Private to plans. */
+/** Recorded batches of ids, for forecasts that process them several times. Private to plans and
+ * their division. */
 #ifndef RUNG_PLAN_RECORD_H
 #define RUNG_PLAN_RECORD_H
 

@@ -211,7 +211,7 @@ struct rung__device_thread;
 struct rung__refill;
 struct rung__share;
 struct rung__sorter;
-struct structure;
+struct rung__structure;
 
 /* While the store is open, only the lists, the counters and the requests change. */
 struct rung_store {
@@ -220,10 +220,10 @@ struct rung_store {
 	/* open while tiers are opened, and as long as the store is shared */
 	struct rung__features features;
 	char *dataset_dir;
-	bool attached;               /* another process created it */
-	struct rung__share *share;   /* NULL unless opts.share_path */
-	bool is_shared;              /* rows and maps are in memory that other processes can map */
-	struct structure *structure; /* the graph; NULL: the plan has none */
+	bool attached;             /* another process created it */
+	struct rung__share *share; /* NULL unless opts.share_path */
+	bool is_shared;            /* rows and maps are in memory that other processes can map */
+	struct rung__structure *structure; /* the graph; NULL: the plan has none */
 	/* memory of the host tier, and of the maps if it is whole pages (shared, or pinned by a
 	 * device) */
 	struct rung__segment host_memory;

@@ -24,7 +24,8 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
                           const struct rung__reader_ops *reader_ops, struct rung_store **store_out);
 
 /** Create a store that has its requests, but no tiers and no threads yet. The caller releases it
- * with rung_store_close(). @param of_lists  its rows are blocks of the graph's lists */
+ * with rung_store_close(), or rung__store_release() if it has lists.
+ * @param of_lists  its rows are blocks of the graph's lists */
 int rung__store_new(const struct rung_store_opts *user_opts, bool of_lists,
                     struct rung_store **store_out);
 

@@ -77,10 +77,23 @@ static int load_vertices(struct rung_store *store, const struct rung_dataset *ds
 	return rc;
 }
 
+/* Offer a complete store to other processes. */
+static int share_store(const struct rung_store *store)
+{
+	struct rung__share_lists lists;
+
+	if (!store->structure)
+		return rung__share_start(store->share, store, NULL);
+	lists = rung__structure_offer(store->structure);
+	return rung__share_start(store->share, store, &lists);
+}
+
 /* The endpoint is acquired first: loading takes long, and a second creator must fail before it. The
- * socket is opened last, when the store is complete. */
+ * socket is opened last, when the store is complete.
+ * @param lists_opts  of the structure: the caller's */
 static int open_all(struct rung_store *store, const struct rung_dataset *ds,
-                    const struct rung_plan *plan, const struct rung__reader_ops *reader_ops)
+                    const struct rung_plan *plan, const struct rung_store_opts *lists_opts,
+                    const struct rung__reader_ops *reader_ops)
 {
 	int rc = 0;
 
@@ -91,8 +104,8 @@ static int open_all(struct rung_store *store, const struct rung_dataset *ds,
 		rc = rung__share_reserve(store->opts.share_path, &store->share);
 	store->is_shared = store->share != NULL;
 	if (rc == 0 && plan->has_structure)
-		rc = rung__structure_open(ds, plan->structure, &store->opts, reader_ops,
-		                          store->is_shared, &store->structure);
+		rc = rung__structure_open(ds, plan, lists_opts, reader_ops, store->is_shared,
+		                          &store->structure);
 	if (rc == 0)
 		rc = rung__features_open(ds, &store->features);
 	store->shape.layout = store->features.layout;
@@ -106,7 +119,7 @@ static int open_all(struct rung_store *store, const struct rung_dataset *ds,
 	if (rc == 0)
 		rc = rung__store_open_tiers(store, reader_ops, NULL, -1);
 	if (rc == 0 && store->share)
-		return rung__structure_share(store);
+		return share_store(store);
 	rung__features_close(&store->features); /* tiers have their own descriptors */
 	return rc;
 }
@@ -116,12 +129,13 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
                           const struct rung__reader_ops *reader_ops, struct rung_store **store_out)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
-	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT, lists_opts;
 	struct rung_store *store = NULL;
 	int rc = rung__opts_copy_in(&opts, sizeof(opts), user_opts, "rung_store_opts");
 
 	if (rc < 0)
 		return rc;
+	lists_opts = opts; /* the plan of the lists has its own depth and gap */
 	opts.queue_depth = opts.queue_depth ? opts.queue_depth : plan->queue_depth;
 	opts.merge_gap_bytes =
 		opts.merge_gap_bytes ? opts.merge_gap_bytes : plan->tuning.merge_gap_bytes;
@@ -139,7 +153,7 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 	if (rc < 0)
 		return rc;
 	store->shape = rung__store_shape(&info->features, plan);
-	rc = open_all(store, ds, plan, reader_ops);
+	rc = open_all(store, ds, plan, &lists_opts, reader_ops);
 	if (rc < 0) {
 		rung_store_close(store);
 		return rc;
@@ -156,16 +170,15 @@ int rung_store_open(const struct rung_dataset *ds, const struct rung_plan *plan,
 
 int rung_store_close(struct rung_store *store)
 {
-	int rc;
+	int rc, closed;
 
 	if (!store)
 		return 0;
 	/* from here on no process can attach, and attached processes start no gather on our
 	 * memory */
 	rung__share_stop(store->share);
-	rc = rung__structure_close(store->structure);
-	if (rc < 0)
-		return rc;
+	closed = rung__structure_close(store->structure);
 	store->structure = NULL;
-	return rung__store_release(store);
+	rc = rung__store_release(store);
+	return closed < 0 ? closed : rc;
 }

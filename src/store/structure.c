@@ -54,7 +54,8 @@ static int add_offsets(struct rung__offsets_writer *writer, const struct rung__d
 }
 
 /* Read indptr past the page cache and compress it. */
-static int load_offsets(const struct rung_dataset *ds, struct structure *structure, void *block)
+static int load_offsets(const struct rung_dataset *ds, struct rung__structure *structure,
+                        void *block)
 {
 	struct rung__lists *lists = &structure->base.lists;
 	struct rung__offsets_writer writer;
@@ -85,13 +86,19 @@ static int load_offsets(const struct rung_dataset *ds, struct structure *structu
 }
 
 /* Allocate the offsets, which other processes can map if the store is shared. */
-static int open_offsets(const struct rung_dataset *ds, struct structure *structure)
+static int open_offsets(const struct rung_dataset *ds, struct rung__structure *structure)
 {
 	const struct rung_csc *csc = &structure->base.lists.csc;
 	const uint64_t bytes = rung__align_up(
 		rung__offsets_bytes(csc->vertex_count, csc->edge_count), RUNG__PAGE_BYTES);
+	const uint64_t free_bytes = rung__host_memory_free(rung__machine_root);
 	int rc;
 
+	if (free_bytes > 0 && bytes > free_bytes) /* 0: unknown */
+		return rung__fail(RUNG_E_NOMEM,
+		                  "structure: %" PRIu64 " bytes of memory are needed for offsets, "
+		                  "but only %" PRIu64 " are free",
+		                  bytes, free_bytes);
 	if (structure->is_shared) {
 		rc = rung__segment_create("rung-offsets", bytes, &structure->offsets);
 		if (rc < 0)
@@ -131,7 +138,7 @@ static uint64_t first_stray(const struct rung__lists *lists)
 static int read_blocks(const struct rung__lists *lists, const uint64_t *blocks, uint64_t count,
                        unsigned char *to)
 {
-	const struct structure *structure = lists->owner;
+	const struct rung__structure *structure = lists->owner;
 	const struct rung_ids ids = {
 		.data = blocks, .count = count, .dtype = RUNG_U64, .space = RUNG_RANKS
 	};
@@ -139,7 +146,7 @@ static int read_blocks(const struct rung__lists *lists, const uint64_t *blocks, 
 	return rung_gather(structure->store, &ids, to, RUNG__LIST_BLOCK_BYTES);
 }
 
-int rung__structure_finish(struct structure *structure)
+int rung__structure_finish(struct rung__structure *structure)
 {
 	struct rung__lists *lists = &structure->base.lists;
 	const struct rung_store *store = structure->store;
@@ -193,7 +200,7 @@ struct rung_store_opts rung__structure_opts(const struct rung_store_opts *caller
 
 static int open_blocks(const struct rung_dataset *ds, const struct rung_plan *plan,
                        const struct rung_store_opts *caller,
-                       const struct rung__reader_ops *reader_ops, struct structure *structure)
+                       const struct rung__reader_ops *reader_ops, struct rung__structure *structure)
 {
 	struct rung_store_opts opts = rung__structure_opts(caller);
 	const struct rung_array_info array = blocks_of(plan, structure->base.lists.csc.index_bytes);
@@ -227,15 +234,31 @@ static int open_blocks(const struct rung_dataset *ds, const struct rung_plan *pl
 	return rc;
 }
 
+/* True if the plan has the lists of a dataset: all their blocks. */
+static bool is_of(const struct rung_plan *plan, const struct rung_dataset_info *info)
+{
+	const uint64_t bytes = info->edge_count * info->index_bytes;
+	const uint64_t blocks = bytes ? (bytes - 1) / RUNG__LIST_BLOCK_BYTES + 1 : 0;
+
+	return plan->has_structure && plan->vertex_count == info->vertex_count &&
+	       (plan->structure ? plan->structure->vertex_count : 0) == blocks;
+}
+
 int rung__structure_open(const struct rung_dataset *ds, const struct rung_plan *plan,
                          const struct rung_store_opts *opts,
                          const struct rung__reader_ops *reader_ops, bool is_shared,
-                         struct structure **structure_out)
+                         struct rung__structure **structure_out)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
-	struct structure *structure = rung__zalloc(sizeof(*structure));
+	struct rung__structure *structure;
 	int rc;
 
+	if (!is_of(plan, info))
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: the plan has no structure of this dataset; create one with "
+		                  "structure_bytes",
+		                  rung_dataset_dir(ds));
+	structure = rung__zalloc(sizeof(*structure));
 	if (!structure)
 		return rung__fail(RUNG_E_NOMEM, "structure: out of memory");
 	structure->is_shared = is_shared;
@@ -243,8 +266,8 @@ int rung__structure_open(const struct rung_dataset *ds, const struct rung_plan *
 		                                       .edge_count = info->edge_count,
 		                                       .index_bytes = info->index_bytes };
 	rc = open_offsets(ds, structure);
-	if (rc == 0 && plan)
-		rc = open_blocks(ds, plan, opts, reader_ops, structure);
+	if (rc == 0 && plan->structure)
+		rc = open_blocks(ds, plan->structure, opts, reader_ops, structure);
 	if (rc < 0) {
 		rung__structure_close(structure);
 		return rc;
@@ -253,7 +276,7 @@ int rung__structure_open(const struct rung_dataset *ds, const struct rung_plan *
 	return 0;
 }
 
-int rung__structure_close(struct structure *structure)
+int rung__structure_close(struct rung__structure *structure)
 {
 	int rc;
 
@@ -268,20 +291,14 @@ int rung__structure_close(struct structure *structure)
 	return 0;
 }
 
-int rung__structure_share(const struct rung_store *store)
+struct rung__share_lists rung__structure_offer(const struct rung__structure *structure)
 {
-	const struct structure *structure = store->structure;
-	struct rung__share_lists lists;
-
-	if (!structure)
-		return rung__share_start(store->share, store, NULL);
-	lists = (struct rung__share_lists){
+	return (struct rung__share_lists){
 		.store = structure->store,
 		.edge_count = structure->base.lists.csc.edge_count,
 		.index_bytes = structure->base.lists.csc.index_bytes,
 		.offsets_fd = structure->offsets.fd,
 	};
-	return rung__share_start(store->share, store, &lists);
 }
 
 /* ---- public ---- */
@@ -290,18 +307,12 @@ int rung_structure_open(const struct rung_dataset *ds, const struct rung_plan *p
                         const struct rung_store_opts *caller, struct rung_structure **structure_out)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
-	struct structure *structure;
+	struct rung__structure *structure;
 	int rc = rung__opts_copy_in(&opts, sizeof(opts), caller, "rung_store_opts");
 
-	if (rc < 0)
-		return rc;
-	if (!plan->has_structure || plan->vertex_count != rung_dataset_info(ds)->vertex_count)
-		return rung__fail(RUNG_E_INVAL,
-		                  "%s: the plan has no structure of this dataset; create one with "
-		                  "structure_bytes",
-		                  rung_dataset_dir(ds));
-	rc = rung__structure_open(ds, plan->structure, &opts, rung__registry_reader(), false,
-	                          &structure);
+	if (rc == 0)
+		rc = rung__structure_open(ds, plan, &opts, rung__registry_reader(), false,
+		                          &structure);
 	if (rc == 0)
 		*structure_out = &structure->base;
 	return rc;
@@ -309,12 +320,12 @@ int rung_structure_open(const struct rung_dataset *ds, const struct rung_plan *p
 
 int rung_structure_close(struct rung_structure *structure)
 {
-	return rung__structure_close((struct structure *)structure);
+	return rung__structure_close((struct rung__structure *)structure);
 }
 
 int rung_structure_stats(const struct rung_structure *structure, struct rung_store_stats *stats_out)
 {
-	const struct structure *full = (const struct structure *)structure;
+	const struct rung__structure *full = (const struct rung__structure *)structure;
 	struct rung_store_stats stats = { .engine = "none",
 		                          .engine_why = "the graph has no edges",
 		                          .cache_why = "" };

@@ -8,7 +8,7 @@
 #include "store/store.h"
 
 /** What struct rung_structure points to. */
-struct structure {
+struct rung__structure {
 	struct rung_structure base;   /* first: the lists, which samplers read */
 	struct rung_store *store;     /* of the blocks; NULL: the graph has no edges */
 	struct rung__segment offsets; /* memory of lists.offsets */
@@ -18,26 +18,26 @@ struct structure {
 
 /**
  * Open a structure.
- * @param plan  of the lists; NULL: the graph has no edges
+ * @param plan  of the dataset, with structure_bytes
+ * @param opts  of the caller; what is not set is as planned for the lists
  * @param is_shared  offsets and lists are in memory that other processes can map
  */
 int rung__structure_open(const struct rung_dataset *ds, const struct rung_plan *plan,
                          const struct rung_store_opts *opts,
                          const struct rung__reader_ops *reader_ops, bool is_shared,
-                         struct structure **structure_out);
+                         struct rung__structure **structure_out);
 
-/** Offer a complete store and its structure, if it has one, to other processes: see
- * rung__share_start(). */
-int rung__structure_share(const struct rung_store *store);
+/** What other processes need of the structure: see rung__share_start(). */
+struct rung__share_lists rung__structure_offer(const struct rung__structure *structure);
 
 /** Options of the store of blocks: those of the caller that concern reads. */
 struct rung_store_opts rung__structure_opts(const struct rung_store_opts *caller);
 
 /** Complete the lists of a structure whose offsets and store are open, and check those in memory.
  * */
-int rung__structure_finish(struct structure *structure);
+int rung__structure_finish(struct rung__structure *structure);
 
 /** As rung_structure_close(). */
-int rung__structure_close(struct structure *structure);
+int rung__structure_close(struct rung__structure *structure);
 
 #endif

@@ -99,11 +99,11 @@ static int compare(const struct rung_dataset *ds, const struct tool_sampling *sa
 
 	if (rc < 0)
 		return rc;
-	/* the default of the library */
-	if (given.cache_share == 0 && given.cache_bytes == 0)
-		given.cache_bytes = (rung_plan_host_bytes(plan) - used_by_lists(plan) -
-		                     rung_plan_map_bytes(plan)) /
-		                    8;
+	if (given.cache_share == 0 && given.cache_bytes == 0) {
+		given.cache_bytes = rung_plan_cache(plan)->bytes;
+		if (given.cache_bytes == 0)
+			given.cache_bytes = RUNG_BYTES_NONE;
+	}
 	rung_plan_destroy(plan);
 	return divide(ds, sampling, &given, division);
 }

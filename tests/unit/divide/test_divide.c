@@ -153,6 +153,62 @@ Test(divide, what_the_caller_has_decided_is_kept)
 	opts.cache_bytes = 500000;
 	cr_assert_eq(divide(&opts, &division), 0, "%s", rung_last_error());
 	cr_assert_leq(division.structure_bytes, 1500000);
+	cr_assert_eq(division.cache_bytes, 500000);
+	opts.cache_bytes = 0;
+	opts.cache_share = 0.25;
+	cr_assert_eq(divide(&opts, &division), 0, "%s", rung_last_error());
+	cr_assert_eq(division.cache_bytes, 500000);
+	opts.cache_share = 0;
+	opts.cache_bytes = RUNG_BYTES_NONE;
+	cr_assert_eq(divide(&opts, &division), 0, "%s", rung_last_error());
+	cr_assert_eq(division.cache_bytes, RUNG_BYTES_NONE);
+	opts = plan_opts(RUNG_BYTES_MAX);
+	opts.structure_bytes = 700000;
+	cr_assert_eq(divide(&opts, &division), 0, "%s", rung_last_error());
+	cr_assert_eq(division.structure_bytes, 700000);
+}
+
+Test(divide, each_part_has_its_own_saving)
+{
+	struct rung_plan_opts opts = plan_opts(3000000);
+	struct rung_plan_division division;
+
+	opts.structure_bytes = RUNG_BYTES_MAX;
+	opts.cache_bytes = RUNG_BYTES_NONE;
+	cr_assert_eq(divide(&opts, &division), 0, "%s", rung_last_error());
+	cr_assert(division.structure_saved == 0 && division.rows_saved > 0);
+	opts.structure_bytes = 700000;
+	opts.cache_bytes = 100000;
+	cr_assert_eq(divide(&opts, &division), 0, "%s", rung_last_error());
+	cr_assert(division.structure_saved > 0 && division.rows_saved > 0);
+	cr_assert_neq(division.cache_saved, division.rows_saved);
+}
+
+Test(divide, lists_get_what_complete_rows_leave)
+{
+	struct rung_plan_opts opts = plan_opts(VERTICES * 200 + 500000);
+	struct rung_plan_division division;
+	struct rung_plan *plan;
+
+	cr_assert_eq(divide(&opts, &division), 0, "%s", rung_last_error());
+	opts.structure_bytes = division.structure_bytes;
+	opts.cache_bytes = division.cache_bytes;
+	cr_assert_eq(rung_plan_create(ds, &opts, &plan), 0, "%s", rung_last_error());
+	if (division.row_reads == 0)
+		cr_assert_eq(rung_plan_slots(plan)->slot_count, 0);
+	rung_plan_destroy(plan);
+}
+
+Test(divide, a_structure_that_was_given_and_does_not_fit_is_named)
+{
+	struct rung_plan_opts opts = plan_opts(1000000);
+	struct rung_plan_division division;
+
+	opts.structure_bytes = 1000000;
+	assert_error(divide(&opts, &division), RUNG_E_INVAL, "next to the lists of the graph");
+	cr_assert_gt(rung_last_error_min_bytes(), 1000000);
+	opts = plan_opts(RUNG_BYTES_NONE);
+	assert_error(divide(&opts, &division), RUNG_E_INVAL, "a host budget of 0 bytes");
 }
 
 Test(divide, a_budget_that_is_too_small_names_the_least)

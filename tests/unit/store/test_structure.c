@@ -237,15 +237,15 @@ Test(structure, attached_processes_use_the_same_memory)
 		struct rung_plan *plan = make_plan(bytes[i]);
 		struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 		struct rung_store *store, *attached;
-		const struct structure *ours, *theirs;
+		const struct rung__structure *ours, *theirs;
 		char path[300];
 
 		snprintf(path, sizeof(path), "%s/share/s", parent);
 		opts.share_path = path;
 		cr_assert_eq(rung_store_open(ds, plan, &opts, &store), 0, "%s", rung_last_error());
 		cr_assert_eq(rung_store_attach(path, NULL, &attached), 0, "%s", rung_last_error());
-		ours = (const struct structure *)rung_store_structure(store);
-		theirs = (const struct structure *)rung_store_structure(attached);
+		ours = (const struct rung__structure *)rung_store_structure(store);
+		theirs = (const struct rung__structure *)rung_store_structure(attached);
 		cr_assert_not_null(theirs);
 		cr_assert_eq(theirs->base.lists.resident_count, ours->base.lists.resident_count);
 		cr_assert_eq(theirs->base.lists.degree_max, ours->base.lists.degree_max);
@@ -270,7 +270,18 @@ Test(structure, a_budget_that_is_too_small_is_refused)
 	opts.host_bytes = 1u << 20;
 	opts.structure_bytes = RUNG_BYTES_MAX;
 	assert_error(rung_plan_create(ds, &opts, &plan), RUNG_E_INVAL,
-	             "cannot hold 1200000 bytes of the graph");
+	             "cannot hold 1200128 bytes of the graph");
+	opts.host_bytes = rung_last_error_min_bytes() - 1;
+	assert_error(rung_plan_create(ds, &opts, &plan), RUNG_E_INVAL, "staging slots");
+	opts.host_bytes = rung_last_error_min_bytes();
+	cr_assert_eq(rung_plan_create(ds, &opts, &plan), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_plan_slots(rung_plan_structure(plan))->slot_count, 0);
+	cr_assert_leq(rung_plan_tier(plan, 0)->bytes, opts.host_bytes - 1200128);
+	rung_plan_destroy(plan);
+	/* enough for the entries, not for the last block */
+	opts.host_bytes = 1200000;
+	assert_error(rung_plan_create(ds, &opts, &plan), RUNG_E_INVAL, "1200128 bytes");
+	opts.host_bytes = 1u << 20;
 	opts.structure_bytes = 1;
 	assert_error(rung_plan_create(ds, &opts, &plan), RUNG_E_INVAL, "staging slots");
 	plan = make_plan(0);
@@ -280,17 +291,48 @@ Test(structure, a_budget_that_is_too_small_is_refused)
 	rung_plan_destroy(plan);
 }
 
+Test(structure, a_plan_of_another_graph_is_refused)
+{
+	static const uint64_t edges[] = { EDGES / 2, 0 };
+
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(edges); i++) {
+		char folder[200], other[256];
+		struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;
+		struct rung_structure *structure;
+		struct rung_dataset *another;
+		struct rung_store *store;
+		struct rung_plan *plan;
+
+		cr_assert_eq(support_tempdir(folder, sizeof(folder)), 0);
+		cr_assert_eq(support_dataset(folder, VERTICES, edges[i], 64, 3), 0, "%s",
+		             rung_last_error());
+		snprintf(other, sizeof(other), "%s/ds", folder);
+		cr_assert_eq(rung_dataset_open(other, &another), 0, "%s", rung_last_error());
+		opts.device = RUNG_DEVICE_CPU;
+		opts.host_bytes = 8u << 20;
+		opts.structure_bytes = RUNG_BYTES_MAX;
+		cr_assert_eq(rung_plan_create(another, &opts, &plan), 0, "%s", rung_last_error());
+		assert_error(rung_structure_open(ds, plan, NULL, &structure), RUNG_E_INVAL,
+		             "no structure of this dataset");
+		assert_error(rung_store_open(ds, plan, NULL, &store), RUNG_E_INVAL,
+		             "no structure of this dataset");
+		rung_plan_destroy(plan);
+		rung_dataset_close(another);
+		support_remove(folder);
+	}
+}
+
 /* ---- faults ---- */
 
-static struct structure *open_faulty(struct rung_plan *plan)
+static struct rung__structure *open_faulty(struct rung_plan *plan)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
-	struct structure *structure;
+	struct rung__structure *structure;
 
 	opts.read_timeout_ms = 300;
-	cr_assert_eq(rung__structure_open(ds, plan->structure, &opts, &support_fault_reader, false,
-	                                  &structure),
-	             0, "%s", rung_last_error());
+	cr_assert_eq(
+		rung__structure_open(ds, plan, &opts, &support_fault_reader, false, &structure), 0,
+		"%s", rung_last_error());
 	return structure;
 }
 
@@ -301,7 +343,7 @@ Test(structure, short_and_reversed_reads_change_nothing)
 	struct rung_plan *plan = make_plan(100000);
 
 	for (unsigned i = 0; i < RUNG__ARRAY_LEN(kinds); i++) {
-		struct structure *structure;
+		struct rung__structure *structure;
 
 		support_fault_reset();
 		structure = open_faulty(plan);
@@ -320,7 +362,7 @@ static void check_fault(enum support_fault_kind kind, uint64_t count, const char
                         const char *second)
 {
 	struct rung_plan *plan = make_plan(100000);
-	struct structure *structure = open_faulty(plan);
+	struct rung__structure *structure = open_faulty(plan);
 	struct rung_sampler *sampler = make_sampler(&structure->base);
 	struct rung_batch *batch;
 

@@ -25,7 +25,7 @@ COUNTS = {"mag240m": (244160499, 1728364232, 1398159),
 TYPES = {"<i2": "h", "<i4": "i", "<i8": "q"}
 # Calls that fail, in a process whose RUNG_TEST_FAULT names one of them:
 # mkdir: other processes create every temporary folder first, with a file in it
-# fsync: does not return; fallocate: not known to the file system
+# fsync: does not return; write: the disk is full; fallocate: not known to the file system
 FAULTS = NAMED_ONLY + r"""
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,6 +58,10 @@ int fsync(int fd)
                                 pause();
         }
         return (int)syscall(SYS_fsync, fd);
+}
+ssize_t write(int fd, const void *data, size_t bytes)
+{
+        return fd > 2 && is_fault("write") ? 0 : syscall(SYS_write, fd, data, bytes);
 }
 int fallocate(int fd, int mode, off_t offset, off_t bytes)
 {
@@ -121,6 +125,18 @@ class Files(GenerateTest):
             self.assertEqual(report["scale"], 1 / scale)
             self.assertAlmostEqual(report["train"] + report["valid"] + report["test"],
                                    labelled / scale, delta=1)
+
+    def test_a_batch_has_the_density_of_those_of_the_original(self):
+        for name, counts, batch in (("arxiv", ["--scale", "1/16"], 64),
+                                    ("arxiv", ["--scale", "1/3000"], 1),
+                                    ("arxiv", ["--vertices", 16539], 100),
+                                    ("arxiv", ["--vertices", 100], 1),
+                                    ("debian", ["--vertices", 80000], 1024)):
+            with self.subTest(counts):
+                out = self.path(name + str(counts[1]).replace("/", "_"))
+                self.generate("--model", name, *counts, "--width", 1, out=out)
+                with open(os.path.join(out, "dataset.json"), encoding="utf-8") as file:
+                    self.assertEqual(json.load(file)["training"]["batch_size"], batch)
 
     def test_every_model_stages_and_has_a_description(self):
         for name in MODELS:
@@ -311,8 +327,14 @@ class Refused(GenerateTest):
                 self.refused(*args, code=2, says=says)
 
     def test_more_edges_than_pairs(self):
-        self.refused(self.out, "--model", "arxiv", "--vertices", 100, "--edges", 5000, code=2,
-                     says=["5000 edges are too many for 100 vertices"])
+        for counts, says in ((["arxiv", "--vertices", 100, "--edges", 5000],
+                              "--vertices: 100 are too few for 5000 edges"),
+                             (["igb", "--vertices", 16],
+                              "--vertices: 16 are too few for 237 edges"),
+                             (["debian-docs", "--scale", "1/8000"],
+                              "--scale: 1/8000 leaves 16 vertices, too few for 488 edges")):
+            with self.subTest(counts):
+                self.refused(self.out, "--model", *counts, code=2, says=says)
 
     def test_a_memory_budget_that_is_too_small(self):
         args = [self.out, "--model", "arxiv", "--vertices", 20000, "--width", 1]
@@ -451,6 +473,13 @@ class Stopped(GenerateTest):
         self.assertTrue(theirs)
         for name in theirs:
             self.assertEqual(os.listdir(self.path(name)), ["edges.npy"])
+
+    @unittest.skipIf(SANITIZED, "the sanitizer must be the first library loaded")
+    def test_a_description_that_does_not_fit(self):
+        before = self.preload(FAULTS, "write")
+        self.fails("generate", self.out, *self.SMALL, code=1,
+                   says=[self.out + "/dataset.json cannot be written: No space left on device"])
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
 
     @unittest.skipIf(SANITIZED, "the sanitizer must be the first library loaded")
     def test_a_file_system_that_cannot_reserve_blocks(self):

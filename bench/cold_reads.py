@@ -16,9 +16,9 @@ import os
 import random
 import shutil
 
-from common import (ROOT, Failure, arxiv, as_typed, drop_cached, features_file, find_graph, numbers,
-                    record, rmat, run_json, run_main, run_text, say, sector_bytes, size, spread,
-                    stage, stage_graph, temporary_folder, write_hole)
+from common import (ROOT, Failure, arxiv, as_typed, drop_cached, features_file, find_graph,
+                    names_of, numbers, record, rmat, run_json, run_main, run_text, say,
+                    sector_bytes, size, spread, stage, stage_graph, temporary_folder, write_hole)
 
 PARTS = ("dense", "trace", "lookahead")
 SPAN_ROWS = 8192
@@ -275,8 +275,8 @@ def parse_args():
     parser.add_argument("--dir",
                         help="folder for the temporary folder; slightly more than --size is needed "
                              "(default: $TMPDIR)")
-    parser.add_argument("--parts", type=lambda text: text.split(","), default=list(PARTS),
-                        help="parts to run: dense,trace,lookahead (default: all)")
+    parser.add_argument("--parts", type=names_of(PARTS, "part"), default=list(PARTS),
+                        help=f"parts to run: {','.join(PARTS)} (default: all)")
     parser.add_argument("--size", type=size, default=size("6GiB"),
                         help="dense: bytes of features (default: 6GiB)")
     parser.add_argument("--row-bytes", type=int, default=512, help="(default: 512)")
@@ -321,9 +321,6 @@ def parse_args():
         args.batch, args.trace_batches, args.warmup, args.fanout = 64, 3, 1, "5,3"
         args.lookahead = parse_lookahead("64:18:0,8")
     args.programs = args.programs or os.path.join(os.path.dirname(args.rung), "bench")
-    unknown = set(args.parts) - set(PARTS)
-    if unknown:
-        parser.error(f"no such part: {', '.join(sorted(unknown))}")
     return args
 
 

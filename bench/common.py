@@ -45,6 +45,16 @@ def numbers(text):
     return [int(n) for n in text.split(",")]
 
 
+def names_of(known, what):
+    """The type of an argument that is a list of names, such as "a,b"; `what` is one of them."""
+    def parse(text):
+        for name in text.split(","):
+            if name not in known:
+                raise argparse.ArgumentTypeError(f"unknown {what} '{name}'; use {', '.join(known)}")
+        return text.split(",")
+    return parse
+
+
 def run_text(command):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                           check=False)
@@ -172,6 +182,13 @@ def features_file(rung, dataset):
 def sector_bytes(rung, dataset):
     """The unit of direct reads: 512 bytes, or 4096 on some drives."""
     return run_json([rung, "plan", "--json", "--quiet", dataset])["sector_bytes"]
+
+
+def lists_bytes(dataset):
+    """The bytes of all neighbour lists, in blocks of 512. Gathers are measured without sampling, so
+    with `--structure max` and a host budget that is larger by these bytes."""
+    lists = os.path.getsize(os.path.join(dataset, "graph_indices.npy")) - DATA_OFFSET
+    return -(-lists // 512) * 512
 
 
 def drop_cached(path):

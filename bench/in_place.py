@@ -11,7 +11,7 @@ import json
 import os
 import time
 
-from common import (ROOT, drop_cached, record, run_json, run_main, say, size, spread,
+from common import (ROOT, drop_cached, lists_bytes, record, run_json, run_main, say, spread,
                     temporary_folder, write_random, write_skewed_edges)
 
 STEP = 2654435761   # a prime
@@ -30,9 +30,9 @@ def stage(args, kind, features, edges, train, out):
 
 def gather(args, dataset, host, seed):
     began = time.monotonic()
-    report = run_json([args.rung, "bench", "--json", "--host", str(host), "--rows",
-                       str(args.gathered), "--seed", str(seed), "--batch",
-                       str(args.batch), dataset])
+    report = run_json([args.rung, "bench", "--json", "--host", str(host + lists_bytes(dataset)),
+                       "--structure", "max", "--rows", str(args.gathered), "--seed", str(seed),
+                       "--batch", str(args.batch), dataset])
     found = {key: report[key] for key in ("seconds", "device_reads", "device_read_bytes",
                                           "cache_hits", "merged_rows")}
     # loading the store and generating the ids
@@ -61,7 +61,8 @@ def main():
     parser.add_argument("--rows", type=int, default=200000)
     parser.add_argument("--row-bytes", type=int, default=1536)
     parser.add_argument("--edges", type=int, default=1000000)
-    parser.add_argument("--hosts", default="5,10,50", help="host memory in percent of the features")
+    parser.add_argument("--hosts", default="5,10,50", help="host memory for rows in percent of the "
+                        "features; all neighbour lists are in memory as well")
     parser.add_argument("--gathered", type=int, default=300000, help="rows per run")
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--pairs", type=int, default=3)

@@ -13,9 +13,10 @@ import shlex
 import shutil
 import statistics
 
-from common import (ROOT, Failure, as_typed, first_line, record, run_json, run_main, run_text, say,
-                    size, spread, temporary_folder, write_random)
+from common import (ROOT, Failure, as_typed, first_line, names_of, record, run_json, run_main,
+                    run_text, say, size, spread, temporary_folder, write_random)
 
+PARTS = ("bandwidth", "latency", "gather", "reads")
 KINDS = ("read", "write", "copy", "triad")
 DEPTHS = (1, 8, 32, 128)
 THREADS = {"all": None, "one": 1}
@@ -186,8 +187,8 @@ def parse_args():
                              "$TMPDIR)")
     parser.add_argument("--size", type=size, default=size("2GiB"),
                         help="bytes of the file to read (default: 2GiB)")
-    parser.add_argument("--parts", default="bandwidth,latency,gather,reads",
-                        help="parts to run: bandwidth,latency,gather,reads (default: all)")
+    parser.add_argument("--parts", type=names_of(PARTS, "part"), default=list(PARTS),
+                        help=f"parts to run: {','.join(PARTS)} (default: all)")
     parser.add_argument("--pairs", type=int, default=9, help="pairs that count (default: 9)")
     parser.add_argument("--read-pairs", type=int, default=7,
                         help="pairs of reads that count (default: 7)")
@@ -205,7 +206,7 @@ def main():
     if args.small:
         args.size, args.pairs, args.read_pairs, args.seconds, args.read_seconds = size(
             "16MiB"), 1, 1, 0.01, 0.01
-    parts = args.parts.split(",")
+    parts = args.parts
     if "reads" in parts and not shutil.which("fio"):
         say("skipped: fio was not found (Debian: fio)")
         return 77

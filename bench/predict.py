@@ -14,8 +14,8 @@ import os
 import re
 import subprocess
 
-from common import (ROOT, Failure, drop_cached, record, run_json, run_main, say, spread,
-                    temporary_folder, write_random, write_skewed_edges)
+from common import (ROOT, Failure, drop_cached, lists_bytes, record, run_json, run_main, say,
+                    spread, temporary_folder, write_random, write_skewed_edges)
 
 STEP = 2654435761   # a prime
 
@@ -29,13 +29,6 @@ def least(args, dataset):
     if not found:
         raise Failure(f"rung plan --host {lists}: {done.stderr}")
     return int(found[1]) - lists
-
-
-def lists_bytes(dataset):
-    """The bytes of all neighbour lists, in blocks of 512. They are in memory, in addition to the
-    budgets of the rows, because the gathers are measured without sampling."""
-    blocks = -(-(os.path.getsize(os.path.join(dataset, "graph_indices.npy")) - 4096) // 512)
-    return 512 * blocks
 
 
 def measure_machine(args, folder, features):

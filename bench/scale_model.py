@@ -22,7 +22,7 @@ import signal
 import sys
 import tempfile
 
-from common import ROOT, Failure, record, run_main, say, size, temporary_folder
+from common import ROOT, Failure, names_of, record, run_main, say, size, temporary_folder
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "scale_model"))
 # pylint: disable=wrong-import-position
@@ -48,16 +48,10 @@ def scale(text):
 
 def rate(text):
     match = re.fullmatch(r"(\d+(?:\.\d+)?)/s", text)
-    if not match or not float(match[1]):
-        raise argparse.ArgumentTypeError(f"'{text}' is not a rate; use batches per second: 50/s")
+    if not match or not 0.001 <= float(match[1]) <= 1e6:   # as in rung train
+        raise argparse.ArgumentTypeError(f"'{text}' is not a rate; use batches per second from "
+                                         "0.001 to 1000000: 50/s")
     return float(match[1])
-
-
-def phase_list(text):
-    unknown = [name for name in text.split(",") if name not in PHASES]
-    if unknown:
-        raise argparse.ArgumentTypeError(f"unknown phase '{unknown[0]}'; use {', '.join(PHASES)}")
-    return text.split(",")
 
 
 def parse_args():
@@ -76,8 +70,8 @@ def parse_args():
     add("--dir", help="folder on the disk to measure (default: the temporary folder)")
     add("--source", help="folder with a generated dataset.json, instead of generating one")
     add("--keep", action="store_true", help="do not remove the data at the end")
-    add("--phases", type=phase_list, help=f"of {','.join(PHASES)} (default: all; unlimited and "
-        "small only up to a scale of 1/64)")
+    add("--phases", type=names_of(PHASES, "phase"), help=f"of {','.join(PHASES)} (default: all; "
+        "unlimited and small only up to a scale of 1/64)")
     add("--consumer", type=rate, metavar="RATE/s", help="also measure a consumer that takes "
         "batches at this rate, such as 50/s, and computes nothing")
     add("--opponents", action="store_true", help="also train with PyG and GraphBolt")

@@ -15,11 +15,13 @@ import json
 import os
 import shutil
 
-from common import (ROOT, Failure, Worker, drop_cached, numbers, record, run_json, run_main, say,
-                    size, spread, temporary_folder)
+from common import (ROOT, Failure, Worker, drop_cached, names_of, numbers, record, run_json,
+                    run_main, say, size, spread, temporary_folder)
 
 PARTS = ("memory", "cold", "split", "plan")
 SPLITS = 9
+ROWS_BYTES_MIN = 24 << 20   # of a host budget: left for slots, cache and rows in each division
+HOST_MIN = 32 << 20
 
 
 def make_model(args, folder):
@@ -142,7 +144,7 @@ def measure_split(args, dataset):
     results, lists = [], os.path.getsize(f"{dataset}/graph_indices.npy")
     for host in args.hosts:
         chosen = reads_of(train(args, dataset, host, "auto"))
-        most = min(lists, host - (24 << 20))
+        most = min(lists, host - ROWS_BYTES_MIN)
         least, tried = min(16 << 20, most // 2), {}
         for idx in range(SPLITS):
             structure = least + (most - least) * idx // (SPLITS - 1)
@@ -165,10 +167,11 @@ def hit_share(tiers):
 def measure_plan(args, dataset, folder):
     """Predicted and measured hits and seconds of an epoch. The machine is measured just before."""
     profile, results = f"{folder}/profile.json", []
+    row_bytes = run_json([args.rung, "info", dataset, "--json"])["row_bytes"]
     with open(profile, "w", encoding="utf-8") as file:
         json.dump(run_json([args.rung, "numa", "--json", "--only", "latency,gather,nvme",
                             "--nvme", f"{dataset}/features.000.npy", "--row-bytes",
-                            str(args.row_bytes)]), file)
+                            str(row_bytes)]), file)
     for host in args.hosts:
         predicted = plan(args, dataset, host, "--profile", profile)
         runs = [train(args, dataset, host, "auto") for _ in range(args.pairs)]
@@ -185,6 +188,14 @@ def measure_plan(args, dataset, folder):
     return results
 
 
+def host_sizes(text):
+    hosts = [size(part) for part in text.split(",")]
+    if min(hosts) < HOST_MIN:
+        raise argparse.ArgumentTypeError(f"{min(hosts)} bytes are too few for nine divisions; use "
+                                         f"at least {HOST_MIN >> 20}MiB")
+    return hosts
+
+
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -193,10 +204,10 @@ def parse_args():
     parser.add_argument("--programs", default=os.path.join(ROOT, "build", "bench"),
                         help="folder of rung_structure_rate (default: build/bench)")
     parser.add_argument("--dir", help="folder for the temporary folder (default: $TMPDIR)")
-    parser.add_argument("--dataset", help="a staged dataset, instead of a model")
+    parser.add_argument("--dataset", help="a staged dataset, instead of --model and --scale")
     parser.add_argument("--model", default="mag240m", help="(default: mag240m)")
     parser.add_argument("--scale", default="1/64", help="(default: 1/64)")
-    parser.add_argument("--parts", default=",".join(PARTS),
+    parser.add_argument("--parts", type=names_of(PARTS, "part"), default=list(PARTS),
                         help=f"(default: {','.join(PARTS)})")
     parser.add_argument("--fanout", type=numbers, default=[25, 15], help="(default: 25,15)")
     parser.add_argument("--batch", type=int, default=16,
@@ -209,11 +220,9 @@ def parse_args():
                         help="sampling threads, some lists in the file (default: 8)")
     parser.add_argument("--depth", type=int, default=64, help="of fio (default: 64)")
     parser.add_argument("--runtime", type=int, default=4, help="seconds of fio (default: 4)")
-    parser.add_argument("--hosts", type=lambda text: [size(part) for part in text.split(",")],
+    parser.add_argument("--hosts", type=host_sizes,
                         default=[size("128MiB"), size("256MiB"), size("512MiB")],
                         help="host budgets (default: 128MiB,256MiB,512MiB)")
-    parser.add_argument("--row-bytes", type=int, default=1536,
-                        help="width of the rows, for the profile (default: 1536)")
     parser.add_argument("--pairs", type=int, default=7, help="pairs that count (default: 7)")
     parser.add_argument("--small", action="store_true",
                         help="try the script: a tiny model; the results are meaningless")
@@ -227,10 +236,10 @@ def main():
         args.hosts = [size("64MiB")]
     with temporary_folder(args.dir) as folder:
         out = {**record("structure", "structure.py", args.rung, folder),
-               "model": args.model, "scale": args.scale, "fanout": args.fanout,
+               "dataset": args.dataset, "model": None if args.dataset else args.model,
+               "scale": None if args.dataset else args.scale, "fanout": args.fanout,
                "batch": args.batch}
-        dataset = args.dataset or make_model(args, folder)
-        parts = args.parts.split(",")
+        dataset, parts = args.dataset or make_model(args, folder), args.parts
         if "memory" in parts:
             out["memory"] = measure_memory(args, dataset)
         if "cold" in parts:

@@ -16,8 +16,8 @@ import shutil
 import sys
 import tempfile
 
-from common import (ROOT, Failure, arxiv, find_graph, numbers, record, rmat, run_json, run_main,
-                    say, stage_graph)
+from common import (ROOT, Failure, arxiv, find_graph, lists_bytes, numbers, record, rmat, run_json,
+                    run_main, say, stage_graph)
 
 SCORES = ("degree", "wrpagerank")
 SHARES = (5, 10, 25)
@@ -37,14 +37,14 @@ PAPER = {"what": "reduction of PCIe traffic that the paper reports, measured wit
 def host_budget(args, dataset, rows):
     """The largest host budget, in pages, whose plan holds at most that many rows, and the number of
     rows. Rows and staging slots use whole pages, so that there may be no budget for exactly that
-    many rows. The cold-row cache is off, because its share can shrink as the budget grows, and the
-    search needs a number of rows that never falls."""
+    many rows. All neighbour lists are in memory as well. The cold-row cache is off, because its
+    share can shrink as the budget grows, and the search needs a number of rows that never falls."""
     def held(budget):
         plan = run_json([args.rung, "plan", dataset, "--json", "--quiet", "--cache", "0",
-                         "--host", str(budget)])
+                         "--structure", "max", "--host", str(budget)])
         return plan["tiers"][0]["rows"]
 
-    low = rows * args.row_bytes   # the budget also holds the staging slots
+    low = rows * args.row_bytes + lists_bytes(dataset)   # the budget also holds staging slots
     high = low + (1 << 20)
     while held(high) <= rows:
         if high - low > SLOT_BYTES_MAX:
@@ -64,7 +64,7 @@ def budgets(args, dataset, rows):
     if args.device == "cuda":
         return ["--device", "cuda", "--gpu", str(rows * args.row_bytes), "--host", "max"], rows
     budget, held = host_budget(args, dataset, rows)
-    return ["--host", str(budget), "--cache", "0"], held
+    return ["--host", str(budget), "--structure", "max", "--cache", "0"], held
 
 
 def trace(args, dataset, fanout, batch, share):

@@ -11,10 +11,11 @@
  * tool_progress_update() request cancellation, and main() ends the process when the command has
  * returned. A second signal, or the end of the grace period, ends the process at once.
  *
- * `stage`, `verify --repair` and the timed part of `bench` request a grace period. Ending any
- * command at once is safe: staging may be killed at any moment, and other temporary files have no
- * name. `rung bench` reports from a snapshot; threads whose requests do not complete in time are
- * abandoned, and their memory is not freed.
+ * `stage`, `verify --repair`, the timed part of `bench`, and `generate` while its temporary folder
+ * exists request a grace period. Ending any command at once is safe: staging may be killed at any
+ * moment, temporary files of other commands have no name where the file system permits, and the
+ * rest is removed here or named by tool_interrupt_hint(). `rung bench` reports from a snapshot;
+ * threads whose requests do not complete in time are abandoned, and their memory is not freed.
  */
 #ifndef RUNG_TOOL_INTERRUPT_H
 #define RUNG_TOOL_INTERRUPT_H

@@ -250,6 +250,11 @@ struct tool_data {
 /** Load the file of --profile. @param profile_out  free it with free(). @return a status */
 int tool_profile_load(const char *path, struct rung_profile **profile_out);
 
+/** rung_plan_create(). A build without CUDA, or a machine without its driver, is RUNG_E_NODEV: the
+ * exit status is 77, as without a GPU. Other calls return RUNG_E_NOSUP for other reasons. */
+int tool_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *opts,
+                     struct rung_plan **plan_out);
+
 /**
  * Open a dataset and place its rows and, with `sampling`, the lists of its graph in the budgets of
  * the options. If a GPU was requested but the CPU gathers, or only one of several GPUs, the reason

@@ -5,6 +5,7 @@ import argparse
 import json
 import mmap
 import os
+import sys
 import time
 import warnings
 
@@ -61,6 +62,10 @@ def classes_of(labels, train):
 def timed_epoch(args, version, train, batches, model):
     """Trains on the batches: pairs of a function that returns the logits, and the labels. Prints a
     JSON object."""
+    batch_count = -(-len(train) // args.batch)
+    if batch_count <= WARM_UP:
+        sys.exit(f"{len(train)} train vertices are {batch_count} batches; the first {WARM_UP} are "
+                 "not timed; use a smaller --batch")
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
     total, seen, rows, done = 0.0, 0, 0, -WARM_UP
     began = time.perf_counter()
@@ -80,4 +85,4 @@ def timed_epoch(args, version, train, batches, model):
             break
     print(json.dumps({**version, "seconds": time.perf_counter() - began, "batches": done,
                       "warm_up_batches": WARM_UP, "rows": rows, "loss": total / seen,
-                      "batches_per_epoch": -(-len(train) // args.batch)}))
+                      "batches_per_epoch": batch_count}))

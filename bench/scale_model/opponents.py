@@ -16,6 +16,7 @@ PACKAGES = ("torch==2.2.1", "torchdata==0.7.1", "dgl==2.1.0", "torch_geometric",
 # PyG's sampler needs one of pyg-lib, which PyPI does not have, and torch-sparse, which is compiled
 # for the torch that is installed: half an hour on two cores.
 COMPILED = ("torch-scatter", "torch-sparse")
+MARKER = "rung-opponents-ready"   # a file in the environment: the installation was completed
 PROGRAMS = {"graphbolt": "dgl.graphbolt", "pyg": "torch_sparse"}   # and what they import
 LIMIT_MAX = 16 << 30
 START_SECONDS = 120   # to import packages and to open the data, before the first batch
@@ -26,7 +27,12 @@ def python_of(venv):
 
 
 def is_ready(venv):
-    return bool(venv) and os.path.exists(python_of(venv))
+    """Whether the packages need no installation. An environment without the marker was created by
+    hand, or its installation was stopped: then the packages must work."""
+    if not venv or not os.path.exists(python_of(venv)):
+        return False
+    return (os.path.exists(os.path.join(venv, MARKER))
+            or why_absent(python_of(venv), "torch, numpy") is None)
 
 
 def make_venv(venv):
@@ -44,6 +50,8 @@ def make_venv(venv):
                           env={**os.environ, "PATH": path})
     if done.returncode:
         say(done.stderr[-2000:])
+    with open(os.path.join(venv, MARKER), "w", encoding="utf-8"):
+        pass
 
 
 def why_absent(python, module):

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import signal
 import subprocess
 import threading
 import time
@@ -63,11 +64,17 @@ def run_limited(command, limit_bytes, folder, env=None, seconds=None):
         process = subprocess.Popen(limit.wrap(command), preexec_fn=limit.enter, env=env,
                                    stdin=subprocess.DEVNULL, stdout=stdout,
                                    stderr=stderr)   # pylint: disable=consider-using-with
-        timer = threading.Timer(seconds or threading.TIMEOUT_MAX, process.kill)
+        too_late = threading.Event()   # set before the process is killed, unlike timer.finished
+
+        def stop():
+            too_late.set()
+            process.kill()
+
+        timer = threading.Timer(seconds or threading.TIMEOUT_MAX, stop)
         timer.start()
         try:
             used = wait(process)
-            stopped = timer.finished.is_set()
+            stopped = too_late.is_set() and process.returncode == -signal.SIGKILL
             timer.cancel()
         except BaseException:
             timer.cancel()

@@ -13,18 +13,10 @@
 Only the features differ from a program without rung: `rung.FeatureStore(rung.open(...))` replaces
 the loaded or mapped `paper_feat` in PyG's own NodeLoader.
 
-Rows in memory by budget, from rung plan on a data set of this shape (121,751,666 rows of 1536
-bytes) that was staged in place. Hit rates depend on the graph.
-
-    --host    rows in memory    of all    cache of rows from the file    row map (in place only)
-    4GiB      3.10 GiB           1.8 %     451 MiB                       464 MiB
-    8GiB      6.60 GiB           3.8 %     958 MiB                       464 MiB
-    12GiB     10.1 GiB           5.8 %    1.44 GiB                       464 MiB
-    16GiB     13.6 GiB           7.8 %    1.94 GiB                       464 MiB
-
-A copied data set uses the last column for rows. The budget does not include the graph (0.9 GiB, and
-4 bytes per edge: with 1.3 billion citations in both directions up to 9.7 GiB), the store's map and
-three arrays of this program (maps, labels; 0.5 GiB each), batches, and the model.
+The budget holds rows, neighbour lists and a cache of rows from the file, and divides as rung plan
+prints. With --in-place the map of the rows (464 MiB) is part of it as well. It does not include the
+offsets of the lists (about 2 bytes per vertex, 0.3 GiB), the store's map and three arrays of this
+program (maps, labels; 0.5 GiB each), batches, and the model.
 """
 import time
 
@@ -71,7 +63,7 @@ class Papers:
     def __init__(self, args, dataset, store):
         self.dataset, self.batch_size = dataset, args.batch_size
         self.features = rung.FeatureStore(store)
-        self.sampler = rung.pyg.Sampler(dataset,
+        self.sampler = rung.pyg.Sampler(store,   # which has the neighbour lists
                                         [int(fanout) for fanout in args.fanouts.split(",")],
                                         seed=args.seed)
         self.labels = torch.from_numpy(dataset.labels()).flatten()
@@ -91,7 +83,8 @@ def main():
     parser.add_argument("--model", choices=("sage", "gat"), default="sage")
     parser.add_argument("--host", default="8GiB", help="host memory of the store")
     parser.add_argument("--cache",
-                        help="part of --host for a cache of rows from the file (default: 1/8)")
+                        help="part of --host for a cache of rows from the file (default: as "
+                             "rung plan divides it)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu",
                         help="device of the model")
     parser.add_argument("--predict", metavar="FILE",
@@ -105,7 +98,7 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(args.seed)
     with rung.Dataset(args.dataset) as dataset, rung.open(
-            args.dataset, host=args.host, cache=args.cache) as store:
+            args.dataset, host=args.host, cache=args.cache, structure="auto") as store:
         papers = Papers(args, dataset, store)
         width, classes = int(np.prod(dataset.shape[1:])), int(np.nanmax(papers.labels.numpy())) + 1
         model = Gnn(args.model, width, args.hidden, classes, len(args.fanouts.split(",")),

@@ -10,18 +10,10 @@
 Two lines differ from a program without rung: `rung.open()` replaces loading `data.x`, and
 rung.Loader replaces NeighborLoader.
 
-Rows in memory by budget, from rung plan on a data set of this shape (111,059,956 rows of 512 bytes)
-that was staged in place. Hit rates depend on the graph.
-
-    --host    rows in memory    of all    cache of rows from the file    row map (in place only)
-    4GiB      3.13 GiB           5.9 %     456 MiB                       424 MiB
-    8GiB      6.64 GiB          12.5 %     964 MiB                       424 MiB
-    12GiB     10.1 GiB          19.1 %    1.44 GiB                       424 MiB
-    16GiB     13.7 GiB          25.8 %    1.92 GiB                       424 MiB
-
-A copied data set uses the last column for rows. The budget does not include the graph (0.8 GiB, and
-4 bytes per edge: 6.0 GiB for 1.6 billion edges, up to 12.0 GiB in both directions), the maps of
-the store and of the loader (4 bytes per vertex each, 0.4 GiB), batches, and the model.
+The budget holds rows, neighbour lists and a cache of rows from the file, and divides as rung plan
+prints. With --in-place the map of the rows (424 MiB) is part of it as well. It does not include the
+offsets of the lists (about 2 bytes per vertex, 0.3 GiB), the maps of the store and of the loader (4
+bytes per vertex each, 0.4 GiB), batches, and the model.
 """
 import time
 
@@ -36,7 +28,8 @@ def main():
     parser = make_parser(__doc__, dataset="folder written by rung stage")
     parser.add_argument("--host", default="8GiB", help="host memory of the store")
     parser.add_argument("--cache",
-                        help="part of --host for a cache of rows from the file (default: 1/8)")
+                        help="part of --host for a cache of rows from the file (default: as "
+                             "rung plan divides it)")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu",
                         help="device of the model")
     parser.add_argument("--fanouts", default="15,10,5")
@@ -52,7 +45,7 @@ def main():
     model = GraphSAGE(width, args.hidden, len(fanouts), classes, dropout=args.dropout,
                       norm="batch_norm").to(args.device)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.lr)
-    store = rung.open(args.dataset, host=args.host, cache=args.cache)
+    store = rung.open(args.dataset, host=args.host, cache=args.cache, structure="auto")
     loaders = {split: rung.Loader(store, split, fanouts=fanouts, batch_size=args.batch_size,
                                   shuffle=split == "train", seed=args.seed, form="pyg")
                for split in ("train", "valid", "test")}

@@ -210,7 +210,8 @@ class NeighborSampler:
             vertices that the previous hop added, as in PyG (default: as staged)
         seed: seed of all draws: the same seed, key and seeds produce the same batch with any
             number of threads
-        threads: threads that sample a batch; 0: OpenMP's number
+        threads: threads that sample a batch; 0: OpenMP's number, but 8 if some lists of a store
+            are in the file
 
     Raises:
         InvalidError: an argument is invalid, the data set has no edges, or the store no structure.
@@ -223,8 +224,11 @@ class NeighborSampler:
         self._store = dataset if isinstance(dataset, Store) else None
         if isinstance(dataset, Store):
             if not dataset.has_structure:
-                raise InvalidError(f"{dataset!r}: has no neighbour lists; open it with structure=, "
-                                   "or pass a rung.Dataset")
+                given = dataset._arguments   # of open() or attach()
+                cure = ("open it with structure=" if given.get("structure") is None else
+                        "sample_on_gpu took the place of structure=; open it without sample_on_gpu")
+                raise InvalidError(f"{dataset!r}: has no neighbour lists; {cure}, or pass a "
+                                   "rung.Dataset")
             dataset = Dataset(dataset.path)
         need_edges(dataset)
         self._lock = threading.RLock()
@@ -279,8 +283,10 @@ class NeighborSampler:
             A `Sample`, which the caller owns.
 
         Raises:
-            RangeError: a seed is outside the data set.
+            RangeError: a seed is outside the data set, or a list in the file is damaged.
             InvalidError: `seeds` is empty, or has a vertex twice.
+            ReadError: lists of the store could not be read from the file, or the map of vertices.
+            ClosedError: the store, or the data set before its map was loaded, has been closed.
             NoMemoryError: host memory is exhausted.
         """
         number = whole_number(key, "key", SEED_MAX)

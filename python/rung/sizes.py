@@ -84,13 +84,15 @@ def size_share(size: Size, name: str = "size") -> float:
     return size_bytes(size, 1 << 53, name) / (1 << 53)   # 2^53: a double holds it exactly
 
 
-def size_bytes(size: Size, whole: int | None = None, name: str = "size") -> int:
+def size_bytes(size: Size, whole: int | None = None, name: str = "size",
+               cure: str = _CURE) -> int:
     """Return a size in bytes; BYTES_MAX for "max".
 
     Args:
         size: in one of the forms above
         whole: bytes of which a share is taken; None: shares are not accepted
         name: of the argument, for the error
+        cure: accepted forms, for the error
 
     Raises:
         InvalidError: the size has another form, or is out of range.
@@ -99,24 +101,24 @@ def size_bytes(size: Size, whole: int | None = None, name: str = "size") -> int:
         number = _integer(size)
         # the library reads BYTES_NONE as "no bytes", and 0 as "the default"
         if number is None or not 0 <= number <= BYTES_MAX or number == BYTES_NONE:
-            raise InvalidError(f"{name}={size!r}: not a size; {_CURE}")
+            raise InvalidError(f"{name}={size!r}: not a size; {cure}")
         return number
     if size == "max":
         return BYTES_MAX
     found = re.fullmatch(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)(?:\s*(%|B|KiB|MiB|GiB|TiB))?", size)
     if not found or (found[2] in (None, "B") and "." in found[1]):
-        raise InvalidError(f"{name}={size!r}: not a size; {_CURE}")
+        raise InvalidError(f"{name}={size!r}: not a size; {cure}")
     amount = Fraction(found[1])   # exact, unlike a float
     if found[2] == "%":
         if whole is None:
             raise InvalidError(f"{name}={size!r}: a share is not accepted; "
                                "use bytes (4096), '64KiB', '1.5GiB' or 'max'")
         if amount > 100:
-            raise InvalidError(f"{name}={size!r}: more than 100 %; {_CURE}")
+            raise InvalidError(f"{name}={size!r}: more than 100 %; {cure}")
         return int(amount * whole / 100)
     total = int(amount * _UNITS[found[2]])
     if total >= BYTES_MAX - 1:
-        raise InvalidError(f"{name}={size!r}: more than 16 EiB; {_CURE}")
+        raise InvalidError(f"{name}={size!r}: more than 16 EiB; {cure}")
     return total
 
 
@@ -256,19 +258,23 @@ def _set_structure(dataset: Dataset, structure: Size, planned: c.rung_plan_opts)
     index_bytes = lib.rung_index_bytes(dataset.vertex_count)
     # 0 would be the library's "no structure". 1 byte is too small, and the error names the smallest
     # budget that works.
-    planned.structure_bytes = size_bytes(structure, dataset.edge_count * index_bytes,
-                                         "structure") or 1
+    planned.structure_bytes = size_bytes(structure, dataset.edge_count * index_bytes, "structure",
+                                         _CURE.replace("or 'max'", "'max' or 'auto'")) or 1
 
 
 def _fits(dataset: Dataset, planned: c.rung_plan_opts) -> bool:
     """Return whether the budgets hold all rows and all lists."""
     planned.structure_bytes = BYTES_MAX
     try:
-        return not lib.rung_plan_slots(_create(dataset, planned)).contents.slot_count
+        plan = _create(dataset, planned)
     except InvalidError:
         return False
     finally:
         planned.structure_bytes = 0
+    # `plan` owns the memory of the slots, so it is released after the read
+    fits = not lib.rung_plan_slots(plan).contents.slot_count
+    plan.release()
+    return fits
 
 
 def _divide(dataset: Dataset, planned: c.rung_plan_opts) -> None:

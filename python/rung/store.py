@@ -435,13 +435,13 @@ def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Opt
         gpus: numbers of the GPUs that hold rows; the first one gathers
         device: "cpu", "cuda" or "auto" (`why_cpu` has the reason if the CPU gathers)
         cache: part of `host` for cold rows that will be needed again: bytes, "1GiB", or "10%" of
-            `host` (default: an eighth)
+            `host` (default: an eighth, or as `structure="auto"` divides it)
         share: let other processes attach: True (for workers that this process forks or spawns), or
             the path of a socket
         private_cache: with `share`: do not share the cold-row cache; attached processes have none
         sample_on_gpu: for `rung.Loader(..., sample_on="gpu")`: the budgets `gpu` and `host` include
-            the graph, of which the same share is on the GPUs as of the rows. With `structure`, the
-            CPU samples if it does not fit
+            the graph, of which the same share is on the GPUs as of the rows. Then `structure`
+            counts only if the graph does not fit or there is no GPU, and the CPU samples
         structure: part of `host` for the neighbour lists of the hottest vertices and for reading
             the others: bytes, "1GiB", "10%" of the lists, "max", or "auto", which divides `host` by
             the reads of batches sampled as given at staging. Loaders and samplers use these lists

@@ -49,7 +49,8 @@ class WithoutGpu(CliTest):
 
     def test_device_cuda_exits_with_77(self):
         for name in ("plan", "bench"):
-            for args in ([], ["--gpu", "10%"], ["--peers", "2"],
+            for args in ([], ["--gpu", "10%"], ["--peers", "2"], ["--host", "40%"],
+                         ["--host", "40%", "--structure", "32KiB"],
                          ["--engine", "pread"] if name == "bench" else []):
                 with self.subTest([name] + args):
                     message = self.fails(name, self.staged, "--device", "cuda", *args, code=77,

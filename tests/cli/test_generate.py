@@ -23,6 +23,52 @@ YEARS = ["mag240m", "papers100m", "arxiv"]
 COUNTS = {"mag240m": (244160499, 1728364232, 1398159),
           "papers100m": (111059956, 1615685872, 1546782)}
 TYPES = {"<i2": "h", "<i4": "i", "<i8": "q"}
+# Calls that fail, in a process whose RUNG_TEST_FAULT names one of them:
+# mkdir: other processes create every temporary folder first, with a file in it
+# fsync: does not return; write: the disk is full; fallocate: not known to the file system
+FAULTS = NAMED_ONLY + r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <unistd.h>
+static int is_fault(const char *name)
+{
+        const char *fault = getenv("RUNG_TEST_FAULT");
+        return fault && strcmp(fault, name) == 0;
+}
+int mkdir(const char *path, mode_t mode)
+{
+        char file[4096];
+        int rc = (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+        if (rc < 0 || !is_fault("mkdir"))
+                return rc;
+        snprintf(file, sizeof(file), "%s/edges.npy", path);
+        close(open(file, O_CREAT | O_WRONLY, 0666));
+        errno = EEXIST;
+        return -1;
+}
+int fsync(int fd)
+{
+        while (is_fault("fsync")) {
+                if (write(2, "syncing\n", 8) == 8)
+                        for (;;)
+                                pause();
+        }
+        return (int)syscall(SYS_fsync, fd);
+}
+ssize_t write(int fd, const void *data, size_t bytes)
+{
+        return fd > 2 && is_fault("write") ? 0 : syscall(SYS_write, fd, data, bytes);
+}
+int fallocate(int fd, int mode, off_t offset, off_t bytes)
+{
+        errno = EOPNOTSUPP;
+        return is_fault("fallocate") ? -1 : (int)syscall(SYS_fallocate, fd, mode, offset, bytes);
+}
+"""
 
 
 def read_array(path):
@@ -79,6 +125,18 @@ class Files(GenerateTest):
             self.assertEqual(report["scale"], 1 / scale)
             self.assertAlmostEqual(report["train"] + report["valid"] + report["test"],
                                    labelled / scale, delta=1)
+
+    def test_a_batch_has_the_density_of_those_of_the_original(self):
+        for name, counts, batch in (("arxiv", ["--scale", "1/16"], 64),
+                                    ("arxiv", ["--scale", "1/3000"], 1),
+                                    ("arxiv", ["--vertices", 16539], 100),
+                                    ("arxiv", ["--vertices", 100], 1),
+                                    ("debian", ["--vertices", 80000], 1024)):
+            with self.subTest(counts):
+                out = self.path(name + str(counts[1]).replace("/", "_"))
+                self.generate("--model", name, *counts, "--width", 1, out=out)
+                with open(os.path.join(out, "dataset.json"), encoding="utf-8") as file:
+                    self.assertEqual(json.load(file)["training"]["batch_size"], batch)
 
     def test_every_model_stages_and_has_a_description(self):
         for name in MODELS:
@@ -269,8 +327,14 @@ class Refused(GenerateTest):
                 self.refused(*args, code=2, says=says)
 
     def test_more_edges_than_pairs(self):
-        self.refused(self.out, "--model", "arxiv", "--vertices", 100, "--edges", 5000, code=2,
-                     says=["5000 edges are too many for 100 vertices"])
+        for counts, says in ((["arxiv", "--vertices", 100, "--edges", 5000],
+                              "--vertices: 100 are too few for 5000 edges"),
+                             (["igb", "--vertices", 16],
+                              "--vertices: 16 are too few for 237 edges"),
+                             (["debian-docs", "--scale", "1/8000"],
+                              "--scale: 1/8000 leaves 16 vertices, too few for 488 edges")):
+            with self.subTest(counts):
+                self.refused(self.out, "--model", *counts, code=2, says=says)
 
     def test_a_memory_budget_that_is_too_small(self):
         args = [self.out, "--model", "arxiv", "--vertices", 20000, "--width", 1]
@@ -286,6 +350,11 @@ class Refused(GenerateTest):
         self.refused(self.out, *small, code=1, says=[self.out + " exists"])
         self.refused(self.path("no", "such"), *small, code=1, says="No such file")
         self.refused("/proc/model", *small, code=1, says="/proc/model")
+        self.refused("", *small, code=2, says="DIR is missing")
+        # with and without room for the end of the temporary name; the disk would be too small
+        for length in (256, 245):
+            self.refused(self.path("d" * length), "--model", "igb", code=1,
+                         says="File name too long")
 
     def test_a_disk_without_room(self):
         self.refused(self.out, "--model", "igb", code=1,
@@ -306,6 +375,7 @@ class Refused(GenerateTest):
 class Stopped(GenerateTest):
     # a few gigabytes of rows, which take longer than the signal needs
     LONG = ["--model", "arxiv", "--vertices", 60000, "--width", 16384]
+    SMALL = ["--model", "arxiv", "--vertices", 1000, "--width", 3]
 
     def started(self):
         """Start a long run and wait until it writes rows. Return the process, and whether its
@@ -329,18 +399,26 @@ class Stopped(GenerateTest):
         self.fail(process.stderr.read())
 
     def check_signal(self, number, unnamed):
+        """Check that a signal ends a long run, and return the message after the first line."""
         process, found = self.started()
         self.assertEqual(found, unnamed)
         process.send_signal(number)
         _, message = process.communicate(timeout=60)
         self.assertEqual(process.returncode, -number)
-        self.assertEqual(message, "rung generate: interrupted by %s\n" % number.name)
+        first, _, more = message.partition("\n")
+        self.assertEqual(first, "rung generate: interrupted by %s" % number.name)
+        return more
+
+    def check_hint(self, message, partial):
+        self.assertRegex(partial, r"^out\.[0-9a-f]{8}\.partial$")
+        self.assertEqual(message, f"rung generate: unfinished files are in {self.path(partial)}; "
+                         "remove this folder\n")
 
     def test_signals_leave_nothing(self):
         for number in (signal.SIGINT, signal.SIGTERM):
             with self.subTest(number):
                 before = sorted(os.listdir(self.folder))
-                self.check_signal(number, True)
+                self.assertEqual(self.check_signal(number, True), "")
                 self.assertEqual(sorted(os.listdir(self.folder)), before)
 
     def test_a_killed_run_leaves_nothing(self):
@@ -351,22 +429,65 @@ class Stopped(GenerateTest):
             self.skipTest("the file system of %s has no unnamed files" % self.folder)
         self.assertEqual(os.listdir(self.folder), [])
 
+    def preload(self, source, fault=None):
+        """Preload a library into the commands that follow. Return the folder's files."""
+        library = self.path("faults.so")
+        subprocess.run([os.environ.get("RUNG_CC", "cc"), "-shared", "-fPIC", "-x", "c", "-", "-o",
+                        library, "-ldl"], input=source, text=True, check=True)
+        self.variables["LD_PRELOAD"] = library
+        if fault:
+            self.variables["RUNG_TEST_FAULT"] = fault
+        return sorted(os.listdir(self.folder))
+
     @unittest.skipIf(SANITIZED, "the sanitizer must be the first library loaded")
     def test_a_file_system_without_unnamed_files(self):
-        library = self.path("named_only.so")
-        subprocess.run([os.environ.get("RUNG_CC", "cc"), "-shared", "-fPIC", "-x", "c", "-", "-o",
-                        library, "-ldl"], input=NAMED_ONLY,
-                       text=True, check=True)
-        self.variables["LD_PRELOAD"] = library
-        before = sorted(os.listdir(self.folder))
-        self.check_signal(signal.SIGINT, False)
-        self.assertEqual(sorted(os.listdir(self.folder)), before)
-        small = ["--model", "arxiv", "--vertices", 1000, "--width", 3]
-        self.generate(*small)
+        before = self.preload(NAMED_ONLY)
+        message = self.check_signal(signal.SIGINT, False)
+        left = sorted(set(os.listdir(self.folder)) - set(before))
+        if left:   # the disk was too slow to remove gigabytes in the grace period
+            self.check_hint(message, *left)
+        before += left
+        self.generate(*self.SMALL)
         self.assertEqual(sorted(os.listdir(self.folder)), sorted(before + ["out"]))
         del self.variables["LD_PRELOAD"]
-        self.generate(*small, out=self.path("unnamed"))
+        self.generate(*self.SMALL, out=self.path("unnamed"))
         self.same_files(self.out, self.path("unnamed"))
+
+    @unittest.skipIf(SANITIZED, "the sanitizer must be the first library loaded")
+    def test_a_sync_that_outlasts_a_signal(self):
+        """The files have names then, and the message names their folder."""
+        before = self.preload(FAULTS, "fsync")
+        process = self.start("generate", self.out, *self.SMALL, "--quiet")
+        self.assertEqual(process.stderr.readline(), "syncing\n")
+        process.send_signal(signal.SIGINT)
+        _, message = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, -signal.SIGINT)
+        (partial,) = set(os.listdir(self.folder)) - set(before)
+        self.check_hint(message.removeprefix("rung generate: interrupted by SIGINT\n"), partial)
+
+    @unittest.skipIf(SANITIZED, "the sanitizer must be the first library loaded")
+    def test_folders_of_other_processes_stay(self):
+        before = self.preload(FAULTS, "mkdir")
+        self.fails("generate", self.out, *self.SMALL, code=1, says=[self.out, "File exists"])
+        theirs = set(os.listdir(self.folder)) - set(before)
+        self.assertTrue(theirs)
+        for name in theirs:
+            self.assertEqual(os.listdir(self.path(name)), ["edges.npy"])
+
+    @unittest.skipIf(SANITIZED, "the sanitizer must be the first library loaded")
+    def test_a_description_that_does_not_fit(self):
+        before = self.preload(FAULTS, "write")
+        self.fails("generate", self.out, *self.SMALL, code=1,
+                   says=[self.out + "/dataset.json cannot be written: No space left on device"])
+        self.assertEqual(sorted(os.listdir(self.folder)), before)
+
+    @unittest.skipIf(SANITIZED, "the sanitizer must be the first library loaded")
+    def test_a_file_system_that_cannot_reserve_blocks(self):
+        self.preload(FAULTS, "fallocate")
+        self.generate(*self.SMALL)
+        del self.variables["LD_PRELOAD"]
+        self.generate(*self.SMALL, out=self.path("reserved"))
+        self.same_files(self.out, self.path("reserved"))
 
 
 if __name__ == "__main__":

@@ -243,8 +243,10 @@ class Plan(StructureTest):
                 continue
             more = TRAIN if name == "train" else []
             for structure, says in (
-                    ("most", "--structure: unknown value 'most'; use a size, auto or max"),
-                    ("1KB", "--structure: '1KB' is not a valid size"),
+                    ("most", "--structure: unknown value 'most'; use a size such as 64KiB or 10%, "
+                     "auto or max"),
+                    ("1KB", "--structure: unknown value '1KB'; use a size such as 64KiB or 10%, "
+                     "auto or max"),
                     ("101%", "more than the whole"),
                     ("0", "a structure of 1 bytes cannot hold"),
                     ("15KiB", "give at least 16384 bytes"),

@@ -275,8 +275,11 @@ class Refusals(TrainTest):
         for words in (["--dropout", "1"], ["--lr", "0"], ["--fanout", "0"], ["--fanout", "2,x"],
                       ["--normalize", "l3"], ["--epochs", "0"], ["--hidden", "0"],
                       ["--eval-fanout", "3"], ["--engine", "tape"],
-                      ["--look-ahead", "0"], ["--look-ahead", "4097"], ["--consumer", "0"]):
+                      ["--look-ahead", "0"], ["--look-ahead", "4097"]):
             self.run_rung("train", staged, *words, code=2)
+        for rate in ("0", "1e-12", "0.0009", "2e6"):
+            self.fails("train", staged, "--consumer", rate, code=2,
+                       says=["--consumer", f"'{rate}'", "at least 0.001 and at most 1e+06"])
         self.run_rung("train", code=2)
 
     def test_options_of_gpus_are_refused(self):

@@ -61,7 +61,8 @@ class Verify(CliTest):
         for wrong in ("0", "1.5", "-1"):
             self.fails("verify", self.staged, *self.sources[:2], "--sample=" + wrong, code=2,
                        says="--sample")
-        self.fails("verify", self.staged, "--sample", "1%", code=2, says="--source or --graph")
+        self.fails("verify", self.staged, "--sample", "1%", code=2,
+                   says="--sample needs --source, --graph or --dataset")
 
     def test_differences_are_named(self):
         self.change(self.graph.features, os.path.getsize(self.graph.features) - 1)

@@ -107,10 +107,13 @@ struct tool_option_set {
 };
 
 extern const struct tool_option_set tool_common_set; /**< struct tool_common */
-extern const struct tool_option_set tool_budget_set; /**< struct tool_store_args */
-extern const struct tool_option_set tool_engine_set; /**< struct tool_store_args */
-/** struct tool_store_args; of commands that sample a staged dataset */
-extern const struct tool_option_set tool_structure_set;
+/** struct tool_store_args; --host and --cache, with or without neighbour lists in --host */
+extern const struct tool_option_set tool_budget_set, tool_rows_budget_set;
+extern const struct tool_option_set tool_placement_set; /**< struct tool_store_args */
+extern const struct tool_option_set tool_engine_set;    /**< struct tool_store_args */
+/** struct tool_store_args; of commands that sample a staged dataset. The lists are part of --host,
+ * or in other memory */
+extern const struct tool_option_set tool_structure_set, tool_lists_set;
 extern const struct tool_option_set tool_gpu_set;     /**< struct tool_store_args */
 extern const struct tool_option_set tool_graph_set;   /**< struct tool_graph_args */
 extern const struct tool_option_set tool_score_set;   /**< struct tool_score_args */

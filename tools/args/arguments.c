@@ -309,16 +309,36 @@ static void set_numa(const struct argp_state *state, void *ctx, const char *arg)
 	args->numa_node = tool_arg_u32(state, "--numa-node", arg, 0, RUNG_NODES_MAX - 1);
 }
 
+#define HOST_SIZE                                                                                  \
+	"a size such as 64KiB or 1.5GiB, a share of the features such as 10%, or max (default: "   \
+	"half of the free memory)"
+#define CACHE_SIZE                                                                                 \
+	"Part of --host for a cache of rows that were read from the file: bytes, or a share of "   \
+	"--host such as 10% "
+
 static const struct tool_option budget_options[] = {
 	{ "host", "SIZE", 5,
-	  "Host memory for rows, neighbour lists, staging slots and cold-row cache: a size such as "
-	  "64KiB or 1.5GiB, a share of the features such as 10%, or max (default: half of the free "
-	  "memory)",
+	  "Host memory for rows, neighbour lists, staging slots and cold-row cache: " HOST_SIZE,
 	  TOOL_SIZE(struct tool_store_args, host) },
 	{ "cache", "SIZE", 5,
-	  "Part of --host for a cache of rows that were read from the file: bytes, or a share of "
-	  "--host such as 10% (default: an eighth)",
+	  CACHE_SIZE "(default: an eighth, or as --structure auto divides --host)",
 	  TOOL_SIZE(struct tool_store_args, cache) },
+	{ 0 },
+};
+
+const struct tool_option_set tool_budget_set = { budget_options, NULL, NULL };
+
+static const struct tool_option rows_budget_options[] = {
+	{ "host", "SIZE", 5, "Host memory for rows, staging slots and cold-row cache: " HOST_SIZE,
+	  TOOL_SIZE(struct tool_store_args, host) },
+	{ "cache", "SIZE", 5, CACHE_SIZE "(default: an eighth)",
+	  TOOL_SIZE(struct tool_store_args, cache) },
+	{ 0 },
+};
+
+const struct tool_option_set tool_rows_budget_set = { rows_budget_options, NULL, NULL };
+
+static const struct tool_option placement_options[] = {
 	{ "queue-depth", "N", 5,
 	  "Reads in flight on the NVMe tier (default: from --profile, else 64)",
 	  TOOL_U32(struct tool_store_args, queue_depth, 1, 32768) },
@@ -333,34 +353,51 @@ static const struct tool_option budget_options[] = {
 	{ 0 },
 };
 
-const struct tool_option_set tool_budget_set = { budget_options, NULL, NULL };
+const struct tool_option_set tool_placement_set = { placement_options, NULL, NULL };
 
 /* ---- lists of the graph ---- */
 
-/* A size, or the word for the default. An argument that starts like a number gets the error message
- * for sizes. */
+/* A size, or the word for the default. */
 static void set_structure(const struct argp_state *state, void *ctx, const char *arg)
 {
 	struct tool_store_args *args = ctx;
+	const size_t length = decimal_length(arg);
+	const int is_size =
+		length > 0 && (strcmp(arg + length, "%") == 0 || unit_bytes(arg + length) > 0);
 
 	args->structure = (struct tool_size){ 0 };
 	if (strcmp(arg, "auto") == 0)
 		return;
-	if (strcmp(arg, "max") != 0 && decimal_length(arg) == 0)
-		argp_error(state, "--structure: unknown value '%s'; use a size, auto or max", arg);
+	if (strcmp(arg, "max") != 0 && !is_size)
+		argp_error(state,
+		           "--structure: unknown value '%s'; use a size such as 64KiB or 10%%, "
+		           "auto or max",
+		           arg);
 	args->structure = tool_arg_size(state, "--structure", arg);
 }
 
+#define STRUCTURE_SIZE "a size, a share of the lists such as 10%, max (all lists), or auto "
+
 static const struct tool_option structure_options[] = {
 	{ "structure", "SIZE|WORD", 5,
-	  "Memory for the neighbour lists of the hottest vertices and for reading the others: a "
-	  "size, a share of the lists such as 10%, max (all lists), or auto (default: auto, which "
-	  "divides --host by predicted reads)",
+	  "Memory for the neighbour lists of the hottest vertices and for reading the "
+	  "others: " STRUCTURE_SIZE "(default: auto, which divides --host by predicted reads)",
 	  TOOL_SET(set_structure), TOOL_NOTED(struct tool_store_args, structure_given) },
 	{ 0 },
 };
 
 const struct tool_option_set tool_structure_set = { structure_options, NULL, NULL };
+
+static const struct tool_option lists_options[] = {
+	{ "structure", "SIZE|WORD", 5,
+	  "Memory for the neighbour lists of the hottest vertices and for reading the others, not "
+	  "part of --host: " STRUCTURE_SIZE
+	  "(default: auto, which is all lists, or as many as half of the free memory holds)",
+	  TOOL_SET(set_structure), TOOL_NOTED(struct tool_store_args, structure_given) },
+	{ 0 },
+};
+
+const struct tool_option_set tool_lists_set = { lists_options, NULL, NULL };
 
 /* ---- engine ---- */
 

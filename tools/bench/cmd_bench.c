@@ -118,6 +118,7 @@ static void check(const struct argp_state *state, void *ctx)
 static const struct tool_part parts[] = {
 	TOOL_PART(tool_gpu_set, struct bench_args, store),
 	TOOL_PART(tool_budget_set, struct bench_args, store),
+	TOOL_PART(tool_placement_set, struct bench_args, store),
 	TOOL_PART(tool_structure_set, struct bench_args, store),
 	TOOL_PART(tool_engine_set, struct bench_args, store),
 	TOOL_PART(tool_common_set, struct bench_args, common),

@@ -103,6 +103,7 @@ static const struct tool_option options[] = {
 static const struct tool_part parts[] = {
 	TOOL_PART(tool_gpu_set, struct plan_args, store),
 	TOOL_PART(tool_budget_set, struct plan_args, store),
+	TOOL_PART(tool_placement_set, struct plan_args, store),
 	TOOL_PART(tool_structure_set, struct plan_args, store),
 	TOOL_PART(tool_common_set, struct plan_args, common),
 	{ 0 },

@@ -107,7 +107,8 @@ static void check_sample(const struct argp_state *state, void *ctx)
 	const int given = opts->source || tool_graph_given(&args->graph) || args->preset.kind;
 
 	if ((opts->sample_rows || opts->sample_share > 0) && !given)
-		argp_error(state, "--sample needs --source or --graph; give one of them");
+		argp_error(state,
+		           "--sample needs --source, --graph or --dataset; give one of them");
 	if (args->graph.none && args->preset.kind)
 		argp_error(state, "--graph none: the given dataset provides a graph; omit --graph");
 }

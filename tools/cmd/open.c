@@ -78,14 +78,12 @@ int tool_plan(const char *name, const char *dir, const struct tool_store_args *a
 	opts.profile = data.profile;
 	rc = sampling ? tool_structure_plan(args, data.ds, sampling, &opts, &data.division) : 0;
 	if (rc == 0)
-		rc = rung_plan_create(data.ds, &opts, &data.plan);
+		rc = tool_plan_create(data.ds, &opts, &data.plan);
 	if (rc == 0 && sampling && sampling->apart)
 		rc = tool_structure_move(&opts, &data);
 	if (rc < 0) {
 		tool_close(&data);
-		/* a build without CUDA, or a machine without its driver: exit status 77, as without
-		 * a GPU */
-		return rc == RUNG_E_NOSUP ? RUNG_E_NODEV : rc;
+		return rc;
 	}
 	report_device(name, rung_plan_device(data.plan));
 	*data_out = data;

@@ -35,16 +35,26 @@ static int holds_all(const struct rung_plan *plan)
 	       (!lists || rung_plan_slots(lists)->slot_count == 0);
 }
 
-/* Nonzero if everything fits in the budgets with all lists in memory. */
+int tool_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *opts,
+                     struct rung_plan **plan_out)
+{
+	const int rc = rung_plan_create(ds, opts, plan_out);
+
+	return rc == RUNG_E_NOSUP ? RUNG_E_NODEV : rc;
+}
+
+/* Whether everything fits in the budgets with all lists in memory. The first plan of a command: it
+ * fails if there is no GPU although one is required. @return 1, 0 or a status */
 static int fits(const struct rung_dataset *ds, const struct rung_plan_opts *opts)
 {
 	struct rung_plan_opts all = *opts;
 	struct rung_plan *plan;
-	int whole;
+	int whole, rc;
 
 	all.structure_bytes = RUNG_BYTES_MAX;
-	if (rung_plan_create(ds, &all, &plan) < 0)
-		return 0;
+	rc = tool_plan_create(ds, &all, &plan);
+	if (rc < 0)
+		return rc == RUNG_E_INVAL ? 0 : rc;
 	whole = holds_all(plan);
 	rung_plan_destroy(plan);
 	return whole;
@@ -119,7 +129,10 @@ int tool_structure_plan(const struct tool_store_args *args, const struct rung_da
 		opts->structure_bytes = RUNG_BYTES_MAX; /* the offsets of empty lists */
 	if (opts->structure_bytes && !sampling->compare)
 		return 0;
-	if (fits(ds, opts)) {
+	rc = fits(ds, opts);
+	if (rc < 0)
+		return rc;
+	if (rc > 0) {
 		if (!opts->structure_bytes)
 			opts->structure_bytes = RUNG_BYTES_MAX;
 		return 0;

@@ -74,7 +74,7 @@ static void check_args(const struct argp_state *state, void *ctx)
 {
 	struct generate_args *args = ctx;
 
-	if (!args->dir)
+	if (!args->dir || !*args->dir)
 		argp_error(state, "DIR is missing; give the folder to create");
 	if (!args->model)
 		argp_error(state, "--model is missing; give a model such as mag240m");

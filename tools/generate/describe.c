@@ -84,6 +84,21 @@ static json_t *relations_json(const struct gen_graph *graph)
 	return list;
 }
 
+/* The density of the original's batches, as in `rung plan --model`: the model's batch is smaller by
+ * the scale, or by the ratio of the vertices if these were given. It is not larger than the
+ * original's, because a batch must fit in memory. */
+static uint64_t batch_size(const struct gen_job *job)
+{
+	const struct gen_model *model = job->graph.model;
+	uint64_t batch = model->batch_size;
+
+	if (job->scale)
+		batch /= job->scale;
+	else if (job->graph.vertices < model->vertices)
+		batch = batch * job->graph.vertices / model->vertices;
+	return batch ? batch : 1;
+}
+
 static json_t *dataset_json(const struct gen_job *job)
 {
 	const struct gen_model *model = job->graph.model;
@@ -96,7 +111,7 @@ static json_t *dataset_json(const struct gen_job *job)
 	tool_json_set(root, "vertex_types", vertices_json(job));
 	tool_json_set(root, "relations", relations_json(&job->graph));
 	tool_json_set(training, "fanouts", tool_json_u32s(model->fanouts, model->hop_count));
-	tool_json_set(training, "batch_size", tool_json_u64(model->batch_size));
+	tool_json_set(training, "batch_size", tool_json_u64(batch_size(job)));
 	tool_json_set(training, "draws", tool_json_text("all"));
 	tool_json_set(root, "training", training);
 	return root;
@@ -106,14 +121,16 @@ int gen_write_description(struct gen_job *job)
 {
 	struct gen_file *file;
 	json_t *root;
-	int failed, code = gen_folder_create(&job->folder, "dataset.json", &file);
+	int err, code = gen_folder_create(&job->folder, "dataset.json", &file);
 
 	if (code != TOOL_DONE)
 		return code;
 	root = dataset_json(job);
-	errno = ENOMEM;
-	failed = json_dumpfd(root, file->fd, JSON_INDENT(2)) < 0;
-	failed = failed || write(file->fd, "\n", 1) != 1;
-	json_decref(root);
-	return failed ? gen_folder_refuse(&job->folder, file, errno) : TOOL_DONE;
+	/* a short write means that no more fits; errno is not set then */
+	errno = 0;
+	err = json_dumpfd(root, file->fd, JSON_INDENT(2)) < 0 || write(file->fd, "\n", 1) != 1
+	              ? errno ? errno : ENOSPC
+	              : 0;
+	json_decref(root); /* may change errno */
+	return err ? gen_folder_refuse(&job->folder, file, err) : TOOL_DONE;
 }

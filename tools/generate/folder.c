@@ -2,9 +2,9 @@
 /*
  * The folder of a model. Its files are created without names, in the folder's parent. When all of
  * them are complete, they are linked in a folder with a temporary name, which is then renamed. So a
- * process that is killed leaves nothing, or an empty folder at worst. On file systems without
- * unnamed files they get their names in the temporary folder at once; a signal then gives the
- * command time to remove them.
+ * process that is killed before leaves nothing. On file systems without unnamed files they get
+ * their names in the temporary folder at once. A signal gives the command time to remove a
+ * temporary folder; if that is not enough, because a sync takes long, the handler names the folder.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +16,9 @@
 
 #include "generate.h"
 #include "interrupt.h"
+#include "output/out_file.h"
+
+#define PARTIAL_TRIES 16 /* names of a temporary folder; one collides with probability 2^-32 */
 
 static int refuse_path(const struct gen_folder *folder, const char *path, int err)
 {
@@ -31,21 +34,42 @@ int gen_folder_refuse(const struct gen_folder *folder, const struct gen_file *fi
 	                  file->name, strerror(err));
 }
 
-/* Set the names of the parent and of the temporary folder; both have no slash at the end. */
-static int set_paths(struct gen_folder *folder)
+/* Length of the path without slashes at the end. */
+static int path_length(const struct gen_folder *folder)
 {
-	size_t length = strlen(folder->path), parent;
+	size_t length = strlen(folder->path);
 
 	while (length > 1 && folder->path[length - 1] == '/')
 		length--;
-	parent = length;
+	return (int)length;
+}
+
+static int set_parent(struct gen_folder *folder)
+{
+	size_t parent = (size_t)path_length(folder);
+
 	while (parent > 0 && folder->path[parent - 1] != '/')
 		parent--;
 	folder->parent = parent ? strndup(folder->path, parent) : strdup(".");
-	if (asprintf(&folder->partial, "%.*s.%ld.partial", (int)length, folder->path,
-	             (long)getpid()) < 0)
-		folder->partial = NULL;
-	return folder->parent && folder->partial ? 0 : ENOMEM;
+	return folder->parent ? 0 : ENOMEM;
+}
+
+/* Check that paths in the temporary folder are not too long, before the work and not after it. */
+static int check_length(const struct gen_folder *folder)
+{
+	char *partial = tool_out_partial(folder->path, path_length(folder)), *path;
+	struct stat found;
+	int err = 0;
+
+	if (!partial || asprintf(&path, "%s/dataset.json", partial) < 0) {
+		free(partial);
+		return ENOMEM;
+	}
+	if (lstat(path, &found) < 0 && errno != ENOENT)
+		err = errno;
+	free(path);
+	free(partial);
+	return err;
 }
 
 static int check_space(const struct gen_folder *folder, uint64_t bytes)
@@ -68,8 +92,10 @@ static int check_space(const struct gen_folder *folder, uint64_t bytes)
 int gen_folder_open(struct gen_folder *folder, uint64_t bytes)
 {
 	struct stat found;
-	const int err = set_paths(folder);
+	int err = set_parent(folder);
 
+	if (!err)
+		err = check_length(folder);
 	if (err)
 		return refuse_path(folder, folder->path, err);
 	if (lstat(folder->path, &found) == 0)
@@ -78,14 +104,49 @@ int gen_folder_open(struct gen_folder *folder, uint64_t bytes)
 	return check_space(folder, bytes);
 }
 
+/* Name the temporary folder if a signal ends the process before the folder is removed or renamed.
+ * Both texts must outlive the command, because the handler reads them; they are never freed.
+ * Without memory for them the handler prints nothing. */
+static void set_hint(const struct gen_folder *folder)
+{
+	char *path = strdup(folder->partial), *text;
+
+	if (asprintf(&text, "%s: unfinished files are in %s; remove this folder\n", folder->command,
+	             folder->partial) < 0)
+		text = NULL;
+	tool_interrupt_hint(path, text);
+}
+
+/* Create the temporary folder. It belongs to this process only if `partial` is set. */
+static int create_partial(struct gen_folder *folder)
+{
+	int err = EEXIST;
+
+	/* the folder must be removed: from here on a signal must not end the process at once */
+	tool_interrupt_grace(TOOL_GRACE_MS);
+	for (int i = 0; i < PARTIAL_TRIES && err == EEXIST; i++) {
+		char *path = tool_out_partial(folder->path, path_length(folder));
+
+		if (!path)
+			return ENOMEM;
+		err = mkdir(path, 0777) < 0 ? errno : 0;
+		if (err)
+			free(path);
+		else
+			folder->partial = path;
+	}
+	if (!err)
+		set_hint(folder);
+	return err;
+}
+
 static int open_named(struct gen_folder *folder, const char *name, int *fd_out)
 {
+	int err = folder->named ? 0 : create_partial(folder);
 	char *path;
 
-	if (!folder->named && mkdir(folder->partial, 0777) < 0)
-		return errno;
-	if (!folder->named) /* files to remove: a signal must not end the process at once */
-		tool_interrupt_grace(TOOL_GRACE_MS);
+	if (err)
+		return err;
 	folder->named = true;
 	if (asprintf(&path, "%s/%s", folder->partial, name) < 0)
 		return ENOMEM;
@@ -115,6 +176,20 @@ int gen_folder_create(struct gen_folder *folder, const char *name, struct gen_fi
 }
 
 /* ---- arrays ---- */
+
+/* Reserve the blocks of a file: a full disk is then reported before the work. Not
+ * posix_fallocate(): it writes to every block if the file system cannot reserve them. */
+static int reserve(const struct gen_file *file)
+{
+	int err;
+
+	do
+		err = fallocate(file->fd, 0, GEN_DATA, (off_t)file->bytes) < 0 ? errno : 0;
+	while (err == EINTR && !tool_interrupted());
+	if (err == EINTR)
+		return ECANCELED;
+	return err == EOPNOTSUPP || err == ENOSYS ? 0 : err;
+}
 
 int gen_folder_array(struct gen_folder *folder, const char *name, enum rung_dtype dtype,
                      uint64_t rows, uint64_t columns, struct gen_file **file_out)
@@ -146,9 +221,8 @@ int gen_folder_array(struct gen_folder *folder, const char *name, enum rung_dtyp
 	written = pwrite((*file_out)->fd, head, sizeof(head), 0);
 	/* a short write of a new file means that no more fits; errno is not set then */
 	err = written < 0 ? errno : written < GEN_DATA ? ENOSPC : 0;
-	/* the blocks of the file are reserved now: a full disk is reported before the work */
 	if (err == 0 && (*file_out)->bytes)
-		err = posix_fallocate((*file_out)->fd, GEN_DATA, (off_t)(*file_out)->bytes);
+		err = reserve(*file_out);
 	return err ? gen_folder_refuse(folder, *file_out, err) : TOOL_DONE;
 }
 
@@ -181,16 +255,22 @@ static int link_file(const struct gen_folder *folder, const struct gen_file *fil
 	char fd_path[40], *path;
 	int err = 0;
 
-	if (fsync(file->fd) < 0)
-		return errno;
-	if (folder->named)
-		return 0;
 	if (asprintf(&path, "%s/%s", folder->partial, file->name) < 0)
 		return ENOMEM;
 	snprintf(fd_path, sizeof(fd_path), "/proc/self/fd/%d", file->fd);
 	if (linkat(AT_FDCWD, fd_path, AT_FDCWD, path, AT_SYMLINK_FOLLOW) < 0)
 		err = errno;
 	free(path);
+	return err;
+}
+
+/* Give the files their names in the temporary folder. */
+static int link_files(struct gen_folder *folder)
+{
+	int err = create_partial(folder);
+
+	for (size_t i = 0; i < folder->file_count && !err; i++)
+		err = link_file(folder, &folder->files[i]);
 	return err;
 }
 
@@ -209,25 +289,21 @@ int gen_folder_commit(struct gen_folder *folder)
 {
 	int err = 0;
 
-	for (size_t i = 0; i < folder->file_count && !err; i++)
+	for (size_t i = 0; i < folder->file_count && !err && !tool_interrupted(); i++)
 		err = fsync(folder->files[i].fd) < 0 ? errno : 0;
-	/* from here on a signal must wait for the rename: the folder has a name */
-	tool_interrupt_grace(TOOL_GRACE_MS);
-	if (tool_interrupted())
-		return TOOL_FAILED;
-	if (!err && !folder->named)
-		err = mkdir(folder->partial, 0777) < 0 ? errno : 0;
-	for (size_t i = 0; i < folder->file_count && !err; i++)
-		err = link_file(folder, &folder->files[i]);
-	folder->named = true; /* gen_folder_close() removes the names if one of them failed */
-	if (!err)
+	if (!err && !tool_interrupted() && !folder->named)
+		err = link_files(folder);
+	if (!err && !tool_interrupted())
 		err = sync_folder(folder->partial);
+	if (tool_interrupted())
+		return TOOL_FAILED; /* gen_folder_close() removes the temporary folder */
 	/* fails if `path` has appeared since, unless it is an empty folder */
 	if (!err && rename(folder->partial, folder->path) < 0)
 		err = errno;
 	if (err)
 		return refuse_path(folder, folder->path, err);
-	folder->named = false;
+	free(folder->partial);
+	folder->partial = NULL;
 	err = sync_folder(folder->parent);
 	return err ? refuse_path(folder, folder->path, err) : TOOL_DONE;
 }
@@ -235,19 +311,20 @@ int gen_folder_commit(struct gen_folder *folder)
 void gen_folder_close(struct gen_folder *folder)
 {
 	for (size_t i = 0; i < folder->file_count; i++) {
-		char *path = NULL;
+		char *path;
 
-		if (folder->named &&
+		if (folder->partial &&
 		    asprintf(&path, "%s/%s", folder->partial, folder->files[i].name) >= 0) {
 			unlink(path);
 			free(path);
 		}
 		close(folder->files[i].fd);
 	}
-	if (folder->named)
+	if (folder->partial)
 		rmdir(folder->partial);
 	free(folder->parent);
 	free(folder->partial);
 	folder->parent = folder->partial = NULL;
+	folder->named = false;
 	folder->file_count = 0;
 }

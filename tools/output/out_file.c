@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,6 +40,18 @@ static void forget(struct tool_out *out)
 	*out = (struct tool_out){ 0 };
 }
 
+char *tool_out_partial(const char *path, int length)
+{
+	uint32_t number;
+	char *partial;
+
+	if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+		return NULL;
+	return asprintf(&partial, "%.*s.%08x.partial", length, path, (unsigned)number) < 0
+	               ? NULL
+	               : partial;
+}
+
 /* Set the folder of the path and a unique name in it, which a signal removes from now on.
  * @return an errno value, or 0 */
 static int make_paths(struct tool_out *out)
@@ -48,8 +61,7 @@ static int make_paths(struct tool_out *out)
 
 	if (asprintf(&out->dir, "%.*s", dir_length, slash ? out->path : "./") < 0)
 		out->dir = NULL;
-	if (asprintf(&out->partial, "%s.%ld.partial", out->path, (long)getpid()) < 0)
-		out->partial = NULL;
+	out->partial = tool_out_partial(out->path, (int)strlen(out->path));
 	if (!out->dir || !out->partial || tool_interrupt_unlink(out->partial) < 0)
 		return ENOMEM;
 	/* an unnamed file can be opened even if the name is too long; then the commit would fail */

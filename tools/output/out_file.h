@@ -26,6 +26,11 @@ struct tool_out {
 	FILE *file;    /**< open until the commit; NULL: none */
 };
 
+/** A temporary name next to `path`, whose first `length` bytes are used: PATH.NUMBER.partial. The
+ * number is random, because process ids repeat in containers, which may share the file system.
+ * @return the caller frees it; NULL with errno on failure */
+char *tool_out_partial(const char *path, int length);
+
 /** Open a file for writing; a NULL path is allowed. @param name  "rung NAME", for messages
  * @return an exit code, the failure printed */
 int tool_out_open(const char *name, const char *path, struct tool_out *out);

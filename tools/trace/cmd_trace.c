@@ -71,8 +71,9 @@ static const struct tool_option options[] = {
 
 static const struct tool_part parts[] = {
 	TOOL_PART(tool_gpu_set, struct trace_args, store),
-	TOOL_PART(tool_budget_set, struct trace_args, store),
-	TOOL_PART(tool_structure_set, struct trace_args, store),
+	TOOL_PART(tool_rows_budget_set, struct trace_args, store),
+	TOOL_PART(tool_placement_set, struct trace_args, store),
+	TOOL_PART(tool_lists_set, struct trace_args, store),
 	TOOL_PART(tool_common_set, struct trace_args, common),
 	{ 0 },
 };

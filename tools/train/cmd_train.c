@@ -102,7 +102,7 @@ static const struct tool_option options[] = {
 	  TOOL_OLD("ahead") },
 	{ "consumer", "RATE", 1,
 	  "Take RATE batches per second and compute nothing, to measure the path of the features",
-	  TOOL_REAL(struct train_args, consumer, 0, 1e6, TOOL_OPEN_LOW) },
+	  TOOL_REAL(struct train_args, consumer, 0.001, 1e6, TOOL_CLOSED) },
 	{ "device", "NAME", 9, NULL, TOOL_SET(refuse_gpu) },
 	{ "gpu", "SIZE", 9, NULL, TOOL_SET(refuse_gpu) },
 	{ "peers", "N", 9, NULL, TOOL_SET(refuse_gpu) },
@@ -113,6 +113,7 @@ static const struct tool_option options[] = {
 
 static const struct tool_part parts[] = {
 	TOOL_PART(tool_budget_set, struct train_args, store),
+	TOOL_PART(tool_placement_set, struct train_args, store),
 	TOOL_PART(tool_structure_set, struct train_args, store),
 	TOOL_PART(tool_engine_set, struct train_args, store),
 	TOOL_PART(tool_common_set, struct train_args, common),

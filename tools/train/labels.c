@@ -20,12 +20,9 @@ static uint64_t word_count(uint64_t vertex_count)
 
 int train_labels_init(struct train_labels *labels, uint64_t vertex_count)
 {
-	const uint64_t words = word_count(vertex_count);
-
 	*labels = (struct train_labels){ .vertex_count = vertex_count };
-	labels->members = calloc(words, sizeof(*labels->members));
-	labels->before = calloc(words / GROUP_WORDS, sizeof(*labels->before));
-	return labels->members && labels->before ? 0 : RUNG_E_NOMEM;
+	labels->members = calloc(word_count(vertex_count), sizeof(*labels->members));
+	return labels->members ? 0 : RUNG_E_NOMEM;
 }
 
 void train_labels_fini(struct train_labels *labels)
@@ -53,14 +50,15 @@ int train_labels_alloc(struct train_labels *labels)
 	const uint64_t words = word_count(labels->vertex_count);
 	uint64_t before = 0;
 
+	labels->before = malloc(words / GROUP_WORDS * sizeof(*labels->before));
+	labels->values = malloc((labels->member_count + 1) * sizeof(*labels->values));
+	if (!labels->before || !labels->values)
+		return RUNG_E_NOMEM;
 	for (uint64_t w = 0; w < words; w++) {
 		if (w % GROUP_WORDS == 0)
 			labels->before[w / GROUP_WORDS] = before;
 		before += (uint64_t)__builtin_popcountll(labels->members[w]);
 	}
-	labels->values = malloc((labels->member_count + 1) * sizeof(*labels->values));
-	if (!labels->values)
-		return RUNG_E_NOMEM;
 	memset(labels->values, 0xff, labels->member_count * sizeof(*labels->values)); /* all -1 */
 	return 0;
 }

@@ -14,8 +14,8 @@
 struct train_labels {
 	uint64_t vertex_count;
 	uint64_t *members; /* one bit per vertex, in words of 64 bits */
-	uint64_t *before;  /* members before each group of words */
-	int32_t *values;   /* [member_count] by ascending rank */
+	uint64_t *before;  /* members before each group of words; after train_labels_alloc() */
+	int32_t *values;   /* [member_count] by ascending rank; the same */
 	uint64_t member_count;
 };
 

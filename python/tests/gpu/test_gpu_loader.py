@@ -43,7 +43,7 @@ class Torch(types.ModuleType):
 
 
 sys.modules["torch"] = torch = Torch("torch")
-import rung
+import pytest, rung
 from rung import _library
 from rung.arrays import HOST_READABLE
 
@@ -129,6 +129,8 @@ def test_lists_in_the_file_are_sampled_on_the_cpu():
             assert next(iter(loader)).ranks.device == "cpu"
     with open_store(structure="auto") as store:   # the graph fits in the GPU's budget and the host
         assert not store.has_structure
+        with pytest.raises(rung.InvalidError, match="sample_on_gpu took the place of structure="):
+            rung.NeighborSampler(store)
         assert next(iter(rung.Loader(store, draws="all", sample_on="gpu"))).ranks.device == "cuda:0"
 
 

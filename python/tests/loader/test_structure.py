@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import rung
+from rung._library import lib
 
 SMALL = "40KiB"   # of about 310 KiB of lists: the slots of cold lists need 16 KiB
 
@@ -78,14 +79,39 @@ def test_everything_in_memory_needs_no_division(large):
         assert {tier.name: tier.rows for tier in store.structure_stats().tiers}["nvme"] == 0
 
 
+def test_slots_are_read_before_their_plan_is_destroyed(large, monkeypatch):
+    destroyed, destroy, slots = set(), lib.rung_plan_destroy, lib.rung_plan_slots
+
+    class Slots:
+        def __init__(self, plan):
+            self.plan, self.pointer = plan.pointer.value, slots(plan)
+
+        @property
+        def contents(self):
+            assert self.plan not in destroyed
+            return self.pointer.contents
+
+    def destroy_plan(plan):
+        destroyed.add(plan.value)
+        destroy(plan)
+
+    monkeypatch.setattr(lib, "rung_plan_destroy", destroy_plan)
+    monkeypatch.setattr(lib, "rung_plan_slots", Slots)
+    for host in ("1MiB", "1GiB"):
+        destroyed.clear()
+        rung.open(large.path, host=host, structure="auto").close()
+        assert destroyed
+
+
 def test_sizes_are_checked(large):
     for structure, error in ((0, "at least 16384 bytes"), ("2KiB", "at least 16384 bytes"),
                              ("max", "give a larger budget, or less for the structure"),
-                             ("most", "structure='most': not a size"), (-1, "not a size"),
+                             ("most", "structure='most': not a size; use .*, 'max' or 'auto'"),
+                             (-1, "not a size; use .*, 'max' or 'auto'"),
                              ("101%", "more than 100 %")):
         with pytest.raises(rung.InvalidError, match=error):
             rung.open(large.path, host="256KiB", structure=structure)
-    with pytest.raises(rung.InvalidError, match="has no neighbour lists"), rung.open(
+    with pytest.raises(rung.InvalidError, match="no neighbour lists; open it with s"), rung.open(
             large.path, host="max") as store:
         rung.NeighborSampler(store)
 

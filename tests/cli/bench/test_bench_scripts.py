@@ -233,6 +233,52 @@ class BenchScripts(CliTest):
         self.assertEqual(pair["cpu_ratio"],
                          pair["rung"]["cpu_us_per_read"] / pair["fio"]["cpu_us_per_read"])
 
+    def test_wrong_arguments_are_refused(self):
+        for script, args, says in (
+                ("structure.py", ["--parts", "memory,hot"], "unknown part 'hot'; use memory, cold"),
+                ("structure.py", ["--hosts", "64MiB,8MiB"], "use at least 32MiB"),
+                ("numa.py", ["--parts", "read"], "unknown part 'read'; use bandwidth, latency"),
+                ("cold_reads.py", ["--parts", "dense,"], "unknown part ''; use dense, trace"),
+                ("scale_model.py", ["--phases", "trian"], "unknown phase 'trian'; use generate"),
+                ("scale_model.py", ["--consumer", "0.0001/s"], "from 0.001 to 1000000")):
+            with self.subTest(args):
+                done = subprocess.run([sys.executable, "-B", os.path.join(BENCH, script), *args],
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                      check=False)
+                self.assertEqual((done.returncode, done.stdout), (2, ""))
+                self.assertIn(says, done.stderr)
+
+    def module(self, *names):
+        """A module of a folder in bench/, which may import those of bench/."""
+        folders = [os.path.join(BENCH, *names[:-1]), BENCH]
+        sys.path[:0] = folders
+        self.addCleanup(lambda: [sys.path.remove(folder) for folder in folders])
+        return importlib.import_module(names[-1])
+
+    def test_an_environment_is_ready_when_its_packages_are_installed(self):
+        opponents = self.module("scale_model", "opponents")
+        self.assertFalse(opponents.is_ready(None))
+        self.assertFalse(opponents.is_ready(self.folder))
+        python = opponents.python_of(self.folder)
+        os.mkdir(os.path.dirname(python))
+        for code, ready in ((1, False), (0, True)):   # of `python -c "import torch, numpy"`
+            with open(python, "w", encoding="utf-8") as out:
+                out.write("#!/bin/sh\nexit %d\n" % code)
+            os.chmod(python, 0o755)
+            self.assertEqual(opponents.is_ready(self.folder), ready)
+        with open(python, "w", encoding="utf-8") as out:
+            out.write("#!/bin/sh\nexit 1\n")
+        with open(os.path.join(self.folder, opponents.MARKER), "w", encoding="utf-8"):
+            pass
+        self.assertTrue(opponents.is_ready(self.folder))
+
+    def test_a_command_that_takes_too_long_is_stopped(self):
+        phases = self.module("scale_model", "phases")
+        for command, seconds, stopped in ((["sleep", "600"], 0.1, True), (["true"], 600, False)):
+            _, _, found = phases.run_limited(command, None, self.folder, seconds=seconds)
+            self.assertEqual((found["stopped"], found["killed"]), (stopped, False))
+            self.assertEqual(found["exit"], -9 if stopped else 0)
+
     @is_built("rung_structure_rate")
     @unittest.skipUnless(shutil.which("fio"), "fio is not installed (Debian: fio)")
     @needs_ring

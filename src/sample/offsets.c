@@ -98,25 +98,27 @@ int rung__offsets_add(struct rung__offsets_writer *writer, const char *name, con
 	return 0;
 }
 
-/* Check a line, whose first list must begin at `begin`. */
-static bool line_ok(const struct rung__offsets *offsets, const struct rung__offset_line *line,
-                    uint64_t begin, uint64_t wide_max, uint64_t edge_count, uint64_t *degree_max,
-                    uint64_t *end_out)
+/* Check a line, whose first list must begin at *begin. The next line must begin at its new value. */
+static bool line_ok(const struct rung__offsets *offsets, uint64_t number, uint64_t wide_max,
+                    uint64_t edge_count, uint64_t *degree_max, uint64_t *begin)
 {
-	uint64_t before = 0, end, index;
+	const struct rung__offset_line *line = &offsets->lines[number];
+	uint64_t index;
 
 	memcpy(&index, line->ends, sizeof(index));
-	if ((line->base & ~RUNG__OFFSETS_WIDE) != begin ||
+	if ((line->base & ~RUNG__OFFSETS_WIDE) != *begin ||
 	    (line->base & RUNG__OFFSETS_WIDE && index >= wide_max))
 		return false;
 	for (uint64_t i = 0; i < RUNG__OFFSETS_VERTICES; i++) {
-		end = rung__offsets_end(offsets, line, i);
-		if (end < before || end > edge_count - begin)
+		const struct rung__list list =
+			rung__offsets_list(offsets, number * RUNG__OFFSETS_VERTICES + i);
+
+		/* an end below the one before gives a degree that wraps around */
+		if (list.begin != *begin || list.degree > edge_count - *begin)
 			return false;
-		*degree_max = RUNG__MAX(*degree_max, end - before);
-		before = end;
+		*degree_max = RUNG__MAX(*degree_max, list.degree);
+		*begin += list.degree;
 	}
-	*end_out = begin + before;
 	return true;
 }
 
@@ -128,8 +130,7 @@ bool rung__offsets_ok(const struct rung__offsets *offsets, uint64_t vertex_count
 	uint64_t begin = 0, degree_max = 0;
 
 	for (uint64_t i = 0; i < lines; i++) {
-		if (!line_ok(offsets, &offsets->lines[i], begin, wide_max, edge_count, &degree_max,
-		             &begin))
+		if (!line_ok(offsets, i, wide_max, edge_count, &degree_max, &begin))
 			return false;
 	}
 	*degree_max_out = degree_max;

@@ -80,33 +80,37 @@ int rung__offsets_add(struct rung__offsets_writer *writer, const char *name, con
 bool rung__offsets_ok(const struct rung__offsets *offsets, uint64_t vertex_count,
                       uint64_t edge_count, uint64_t *degree_max_out);
 
-/* The end of list i of a line, relative to its base. */
-static inline uint64_t rung__offsets_end(const struct rung__offsets *offsets,
-                                         const struct rung__offset_line *line, uint64_t i)
+/* A list of a wide line. */
+static inline struct rung__list rung__offsets_wide_list(const struct rung__offsets *offsets,
+                                                        const struct rung__offset_line *line,
+                                                        uint64_t i)
 {
-	const uint64_t bit = i * RUNG__OFFSETS_BITS;
-	uint32_t word;
-	uint64_t index;
+	const uint64_t *ends;
+	uint64_t index, first;
 
-	if (line->base & RUNG__OFFSETS_WIDE) {
-		memcpy(&index, line->ends, sizeof(index));
-		return offsets->wide[index * RUNG__OFFSETS_VERTICES + i];
-	}
-	/* the last ends are read together with a part of `base` */
-	memcpy(&word, (const unsigned char *)line + bit / 8, sizeof(word));
-	return word >> (bit % 8) & ((1u << RUNG__OFFSETS_BITS) - 1);
+	memcpy(&index, line->ends, sizeof(index));
+	ends = &offsets->wide[index * RUNG__OFFSETS_VERTICES];
+	first = i ? ends[i - 1] : 0;
+	return (struct rung__list){ (line->base & ~RUNG__OFFSETS_WIDE) + first, ends[i] - first };
 }
 
 static inline struct rung__list rung__offsets_list(const struct rung__offsets *offsets, uint64_t v)
 {
 	const struct rung__offset_line *line = &offsets->lines[v / RUNG__OFFSETS_VERTICES];
-	const uint64_t i = v % RUNG__OFFSETS_VERTICES;
-	const uint64_t first = i ? rung__offsets_end(offsets, line, i - 1) : 0;
-	struct rung__list list;
+	const uint64_t i = v % RUNG__OFFSETS_VERTICES, mask = (1u << RUNG__OFFSETS_BITS) - 1;
+	const uint64_t bit = (i - (i != 0)) * RUNG__OFFSETS_BITS;
+	uint64_t word, first;
 
-	list.begin = (line->base & ~RUNG__OFFSETS_WIDE) + first;
-	list.degree = rung__offsets_end(offsets, line, i) - first;
-	return list;
+	if (line->base & RUNG__OFFSETS_WIDE)
+		return rung__offsets_wide_list(offsets, line, i);
+	/* one load has the ends of this list and of the one before; the last ends are read together
+	 * with a part of `base` */
+	memcpy(&word, (const unsigned char *)line + bit / 8, sizeof(word));
+	word >>= bit % 8;
+	word <<= i ? 0 : RUNG__OFFSETS_BITS; /* the first list begins at 0 */
+	first = word & mask;
+	return (struct rung__list){ line->base + first,
+		                    (word >> RUNG__OFFSETS_BITS & mask) - first };
 }
 
 #endif

@@ -86,10 +86,12 @@ uint64_t rung__draw_hop_key(uint64_t seed, uint64_t batch_key, uint32_t hop);
  * Draw in-neighbours of vertices[first .. end), except those whose lists are cold. The draws of
  * vertex i are stored in drawn[indptr[i] .. indptr[i+1]), either 0 or rung__draw_count() of them,
  * as ids of index_bytes of the graph.
- * @param set  [set_size] of this thread
+ * @param list  [end - first] of these vertices; only those that draw are read
+ * @param set   [set_size] of this thread
  */
 void rung__draw(const struct rung__lists *lists, uint64_t hop_key, const uint64_t *vertices,
-                uint64_t first, uint64_t end, const uint64_t *indptr, uint64_t *set, void *drawn);
+                uint64_t first, uint64_t end, const struct rung__list *list, const uint64_t *indptr,
+                uint64_t *set, void *drawn);
 
 /**
  * The same for the vertices whose lists are cold; together both are the draws of a graph in memory.

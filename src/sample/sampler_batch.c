@@ -147,8 +147,8 @@ struct hop {
 
 /* First step for the vertices first .. end - 1: fill the block's indptr, and ensure memory for the
  * edges and for the largest possible number of new vertices. The other steps then cannot fail for
- * lack of memory. */
-static int lay_out(const struct hop *hop, uint64_t first, uint64_t end)
+ * lack of memory. @param list_out  [end - first] the lists of the vertices; NULL: not needed */
+static int lay_out(const struct hop *hop, uint64_t first, uint64_t end, struct rung__list *list_out)
 {
 	const struct rung__lists *lists = hop->lists;
 	const bool packed = lists->csc.indptr == NULL;
@@ -158,10 +158,13 @@ static int lay_out(const struct hop *hop, uint64_t first, uint64_t end)
 	int rc;
 
 	for (uint64_t i = first; i < end; i++) {
+		const struct rung__list list = rung__list_of(lists, vertices[i], packed);
+
 		if (i + AHEAD_VERTICES < hop->dst_count)
 			rung__list_prefetch(lists, vertices[i + AHEAD_VERTICES], packed);
-		edge_count += rung__draw_count(hop->fanout,
-		                               rung__list_of(lists, vertices[i], packed).degree);
+		if (list_out)
+			list_out[i - first] = list;
+		edge_count += rung__draw_count(hop->fanout, list.degree);
 		hop->out->indptr[i + 1] = edge_count;
 	}
 	rc = reserve_u32(&hop->out->indices, &hop->out->indices_capacity, edge_count);
@@ -241,18 +244,33 @@ static int number_drawn(const struct hop *hop, uint64_t first, uint64_t end)
 	              : number(hop, wide, 8, false, first, end);
 }
 
+/* Second step for a block, whose lists were not kept in the first step. */
+static void draw_block(const struct hop *hop, uint64_t first, uint64_t *set)
+{
+	const uint64_t end = RUNG__MIN(first + BLOCK_VERTICES, hop->dst_count);
+	const uint64_t *vertices = hop->batch->vertices;
+	const bool packed = hop->lists->csc.indptr == NULL;
+	struct rung__list list[BLOCK_VERTICES];
+
+	for (uint64_t i = first; i < end; i++)
+		list[i - first] = rung__list_of(hop->lists, vertices[i], packed);
+	rung__draw(hop->lists, hop->key, vertices, first, end, list, hop->out->indptr, set,
+	           drawn_ids(hop));
+}
+
 /* Sample a hop on one thread, block by block. */
 static int sample_alone(const struct hop *hop)
 {
+	struct rung__list list[BLOCK_VERTICES];
 	int rc = 0;
 
 	for (uint64_t first = hop->dst_first, end; first < hop->dst_count && rc == 0; first = end) {
 		end = RUNG__MIN(first + BLOCK_VERTICES, hop->dst_count);
-		rc = lay_out(hop, first, end);
+		rc = lay_out(hop, first, end, list);
 		if (rc < 0)
 			break;
-		rung__draw(hop->lists, hop->key, hop->batch->vertices, first, end, hop->out->indptr,
-		           hop->space->set, drawn_ids(hop));
+		rung__draw(hop->lists, hop->key, hop->batch->vertices, first, end, list,
+		           hop->out->indptr, hop->space->set, drawn_ids(hop));
 		rc = number_drawn(hop, first, end);
 	}
 	return rc;
@@ -264,7 +282,7 @@ static int sample_shared(const struct hop *hop, const struct rung__space *spaces
 {
 	const uint64_t blocks =
 		(hop->dst_count - hop->dst_first + BLOCK_VERTICES - 1) / BLOCK_VERTICES;
-	int rc = lay_out(hop, hop->dst_first, hop->dst_count);
+	int rc = lay_out(hop, hop->dst_first, hop->dst_count, NULL);
 
 	(void)threads; /* without OpenMP */
 	if (rc < 0)
@@ -274,13 +292,8 @@ static int sample_shared(const struct hop *hop, const struct rung__space *spaces
 		uint64_t *set = spaces[rung__thread_number()].set;
 
 #pragma omp for schedule(dynamic, 4)
-		for (uint64_t block = 0; block < blocks; block++) {
-			const uint64_t first = hop->dst_first + block * BLOCK_VERTICES;
-
-			rung__draw(hop->lists, hop->key, hop->batch->vertices, first,
-			           RUNG__MIN(first + BLOCK_VERTICES, hop->dst_count),
-			           hop->out->indptr, set, drawn_ids(hop));
-		}
+		for (uint64_t block = 0; block < blocks; block++)
+			draw_block(hop, hop->dst_first + block * BLOCK_VERTICES, set);
 	}
 	return number_drawn(hop, hop->dst_first, hop->dst_count);
 }
@@ -289,13 +302,11 @@ static int sample_shared(const struct hop *hop, const struct rung__space *spaces
  * hop at once, because the device answers many requests as fast as one. */
 static int sample_tiered(const struct hop *hop)
 {
-	int rc = lay_out(hop, hop->dst_first, hop->dst_count);
+	int rc = lay_out(hop, hop->dst_first, hop->dst_count, NULL);
 
-	for (uint64_t first = hop->dst_first, end; first < hop->dst_count && rc == 0; first = end) {
-		end = RUNG__MIN(first + BLOCK_VERTICES, hop->dst_count);
-		rung__draw(hop->lists, hop->key, hop->batch->vertices, first, end, hop->out->indptr,
-		           hop->space->set, drawn_ids(hop));
-	}
+	for (uint64_t first = hop->dst_first; first < hop->dst_count && rc == 0;
+	     first += BLOCK_VERTICES)
+		draw_block(hop, first, hop->space->set);
 	if (rc == 0)
 		rc = rung__draw_cold(hop->lists, hop->key, hop->batch->vertices, hop->dst_first,
 		                     hop->dst_count, hop->out->indptr, hop->space, drawn_ids(hop));

@@ -203,8 +203,9 @@ static inline __attribute__((always_inline)) void fetch_at(const struct rung__li
 struct draws {
 	const struct rung__lists *lists;
 	uint64_t mixed_key;
-	const uint64_t *vertices, *indptr;
-	uint64_t first, end;
+	const uint64_t *vertices, *indptr; /* of the first vertex */
+	uint64_t count;
+	const struct rung__list *list; /* [count] */
 	uint64_t *set;
 	char *drawn;
 };
@@ -212,46 +213,46 @@ struct draws {
 /* Both steps for a block of vertices. A vertex with an empty list in the block does not draw, and
  * the cold ones draw elsewhere. */
 static inline __attribute__((always_inline)) void draw_block(const struct draws *draws,
-                                                             unsigned bytes, bool packed)
+                                                             unsigned bytes, bool tiered)
 {
 	const struct rung__lists *lists = draws->lists;
 	const uint64_t *indptr = draws->indptr;
 
-	for (uint64_t i = draws->first; i < draws->end; i++) {
+	for (uint64_t i = 0; i < draws->count; i++) {
 		const uint64_t count = indptr[i + 1] - indptr[i];
-		struct rung__list list;
 
-		if (count == 0)
-			continue;
-		list = rung__list_of(lists, draws->vertices[i], packed);
-		if (!packed || !rung__list_is_cold(lists, list))
-			draw_at(lists, draws->mixed_key, draws->vertices[i], list, count,
+		if (count > 0 && (!tiered || !rung__list_is_cold(lists, draws->list[i])))
+			draw_at(lists, draws->mixed_key, draws->vertices[i], draws->list[i], count,
 			        draws->set, draws->drawn + indptr[i] * bytes, bytes);
 	}
-	for (uint64_t i = draws->first; i < draws->end; i++) {
+	for (uint64_t i = 0; i < draws->count; i++) {
 		const uint64_t count = indptr[i + 1] - indptr[i];
-		struct rung__list list;
 
-		if (count == 0)
-			continue;
-		list = rung__list_of(lists, draws->vertices[i], packed);
-		if (!packed || !rung__list_is_cold(lists, list))
-			fetch_at(lists, list, count, draws->drawn + indptr[i] * bytes, bytes);
+		if (count > 0 && (!tiered || !rung__list_is_cold(lists, draws->list[i])))
+			fetch_at(lists, draws->list[i], count, draws->drawn + indptr[i] * bytes,
+			         bytes);
 	}
 }
 
 void rung__draw(const struct rung__lists *lists, uint64_t hop_key, const uint64_t *vertices,
-                uint64_t first, uint64_t end, const uint64_t *indptr, uint64_t *set, void *drawn)
+                uint64_t first, uint64_t end, const struct rung__list *list, const uint64_t *indptr,
+                uint64_t *set, void *drawn)
 {
-	const struct draws draws = { lists, rung__mix64(hop_key), vertices, indptr, first, end, set,
-		                     drawn };
-	const bool packed = lists->csc.indptr == NULL;
+	const struct draws draws = { .lists = lists,
+		                     .mixed_key = rung__mix64(hop_key),
+		                     .vertices = vertices + first,
+		                     .indptr = indptr + first,
+		                     .count = end - first,
+		                     .list = list,
+		                     .set = set,
+		                     .drawn = drawn };
+	const bool tiered = lists->resident_count < lists->csc.edge_count;
 
-	if (lists->csc.index_bytes == 4 && packed)
+	if (lists->csc.index_bytes == 4 && tiered)
 		draw_block(&draws, 4, true);
 	else if (lists->csc.index_bytes == 4)
 		draw_block(&draws, 4, false);
-	else if (packed)
+	else if (tiered)
 		draw_block(&draws, 8, true);
 	else
 		draw_block(&draws, 8, false);

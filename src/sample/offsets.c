@@ -98,7 +98,7 @@ int rung__offsets_add(struct rung__offsets_writer *writer, const char *name, con
 	return 0;
 }
 
-/* Check a line, whose first list must begin at *begin. The next line must begin at its new value. */
+/* Check a line, whose first list must begin at *begin, which becomes the begin of the next line. */
 static bool line_ok(const struct rung__offsets *offsets, uint64_t number, uint64_t wide_max,
                     uint64_t edge_count, uint64_t *degree_max, uint64_t *begin)
 {

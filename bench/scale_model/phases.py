@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 
-from common import Failure, as_typed, drop_cached, say
+from common import ROOT, Failure, as_typed, drop_cached, say
 from limit import Limit
 
 FANOUT = "25,15"
@@ -104,7 +104,7 @@ class Run:
 
     def shown(self, command):
         """The command as typed, with DIR for the folder of the data."""
-        return as_typed(command).replace(self.folder, "DIR")
+        return as_typed(command).replace(self.folder, "DIR").replace(ROOT + "/", "")
 
     def measure(self, name, command, limit):
         """Runs a phase. Returns what was measured, with its report."""
@@ -117,7 +117,7 @@ class Run:
         if found["exit"]:
             raise Failure(f"{name}: {shlex.join(command)}: exit {found['exit']}\n{messages}{text}")
         return {"name": name, **found, "command": self.shown(command),
-                "report": json.loads(text[text.index("{"):])}
+                "report": json.loads(text[text.index("{"):].replace(self.folder, "DIR"))}
 
     def rung(self, name, *words, limit=0):
         args = self.args

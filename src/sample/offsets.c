@@ -17,7 +17,8 @@ uint64_t rung__offsets_bytes(uint64_t vertex_count, uint64_t edge_count)
 	const uint64_t wide = RUNG__MIN(lines, edge_count / (ENDS_MAX + 1));
 	uint64_t bytes, wide_bytes;
 
-	if (!rung__mul(lines, sizeof(struct rung__offset_line), &bytes) ||
+	if (edge_count >= RUNG__OFFSETS_EDGES ||
+	    !rung__mul(lines, sizeof(struct rung__offset_line), &bytes) ||
 	    !rung__mul(wide, RUNG__OFFSETS_VERTICES * sizeof(uint64_t), &wide_bytes) ||
 	    !rung__add(bytes, wide_bytes, &bytes))
 		return 0;
@@ -51,24 +52,20 @@ static void write_line(struct rung__offsets_writer *writer)
 	for (uint64_t i = (writer->vertices - 1) % RUNG__OFFSETS_VERTICES + 1;
 	     i < RUNG__OFFSETS_VERTICES; i++)
 		writer->ends[i] = writer->end - writer->base;
-	line->base = writer->base;
+	line->words[7] = writer->base << RUNG__OFFSETS_BITS;
 	if (writer->ends[RUNG__OFFSETS_VERTICES - 1] > ENDS_MAX) {
-		line->base |= RUNG__OFFSETS_WIDE;
-		memcpy(line->ends, &writer->wide_count, sizeof(writer->wide_count));
+		line->words[7] |= RUNG__OFFSETS_WIDE;
+		line->words[0] = writer->wide_count;
 		memcpy(writer->wide + writer->wide_count++ * RUNG__OFFSETS_VERTICES, writer->ends,
 		       sizeof(writer->ends));
 		return;
 	}
 	for (uint64_t i = 0; i < RUNG__OFFSETS_VERTICES; i++) {
-		const uint64_t bit = i * RUNG__OFFSETS_BITS;
-		unsigned char *at = line->ends + bit / 8;
-		const uint32_t word = (uint32_t)writer->ends[i] << (bit % 8);
+		const uint64_t bit = (i + 1) * RUNG__OFFSETS_BITS, shift = bit % 64;
 
-		/* byte by byte: a wider store would overwrite `base` after the last ends */
-		at[0] |= (unsigned char)word;
-		at[1] |= (unsigned char)(word >> 8);
-		if (word >> 16)
-			at[2] |= (unsigned char)(word >> 16);
+		line->words[bit / 64] |= writer->ends[i] << shift;
+		if (shift > 64 - RUNG__OFFSETS_BITS)
+			line->words[bit / 64 + 1] |= writer->ends[i] >> (64 - shift);
 	}
 }
 
@@ -103,11 +100,9 @@ static bool line_ok(const struct rung__offsets *offsets, uint64_t number, uint64
                     uint64_t edge_count, uint64_t *degree_max, uint64_t *begin)
 {
 	const struct rung__offset_line *line = &offsets->lines[number];
-	uint64_t index;
 
-	memcpy(&index, line->ends, sizeof(index));
-	if ((line->base & ~RUNG__OFFSETS_WIDE) != *begin ||
-	    (line->base & RUNG__OFFSETS_WIDE && index >= wide_max))
+	if (rung__offsets_base(line) != *begin ||
+	    (line->words[7] & RUNG__OFFSETS_WIDE && line->words[0] >= wide_max))
 		return false;
 	for (uint64_t i = 0; i < RUNG__OFFSETS_VERTICES; i++) {
 		const struct rung__list list =

@@ -259,7 +259,7 @@ Test(sampler_cold, damaged_offsets_are_refused)
 {
 	struct rung__offsets_writer writer;
 	const uint64_t falling[] = { 3, 2 }, large[] = { 3, 11 };
-	unsigned char block[64 + 256] = { 0 };
+	struct rung__offset_line block[1 + 4] = { 0 };
 	uint64_t degree_max;
 
 	rung__offsets_begin(&writer, block, 2, 10);
@@ -269,13 +269,14 @@ Test(sampler_cold, damaged_offsets_are_refused)
 	assert_error(rung__offsets_add(&writer, "indptr", large, 2), RUNG_E_FORMAT,
 	             "the graph has 10 edges");
 	cr_assert_eq(rung__offsets_bytes(UINT64_MAX, 10), 0);
+	cr_assert_eq(rung__offsets_bytes(10, RUNG__OFFSETS_EDGES), 0);
 	make_graph(4);
 	cr_assert(rung__offsets_ok(&pair.structure.lists.offsets, VERTICES, pair.csc.edge_count,
 	                           &degree_max));
 	cr_assert_eq(degree_max, pair.structure.lists.degree_max);
 	cr_assert(!rung__offsets_ok(&pair.structure.lists.offsets, VERTICES,
 	                            pair.csc.edge_count + 1, &degree_max));
-	((struct rung__offset_line *)pair.block)[5].base ^= RUNG__OFFSETS_WIDE;
+	((struct rung__offset_line *)pair.block)[5].words[7] ^= RUNG__OFFSETS_WIDE;
 	cr_assert(!rung__offsets_ok(&pair.structure.lists.offsets, VERTICES, pair.csc.edge_count,
 	                            &degree_max));
 	free_graph();

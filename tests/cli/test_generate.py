@@ -214,12 +214,30 @@ class Laws(GenerateTest):
         self.assertLess(gap("debian-docs"), 0.2)
 
     def test_links_in_return(self):
-        report = self.generate("--model", "debian-docs", "--vertices", 4000, "--width", 1, "--set",
-                               "mutual=0.5")
-        pairs = set(zip(*self.edges(report["edges"])))
-        self.assertEqual(len(pairs), report["edges"])
-        answered = sum((b, a) in pairs for a, b in pairs) / len(pairs)
-        self.assertGreater(answered, 0.4)
+        def answered(mutual):
+            self.out = self.path(f"mutual{mutual}")
+            report = self.generate("--model", "debian-docs", "--vertices", 4000, "--width", 1,
+                                   "--set", f"mutual={mutual}")
+            pairs = set(zip(*self.edges(report["edges"])))
+            self.assertEqual(len(pairs), report["edges"])
+            return sum((b, a) in pairs for a, b in pairs) / len(pairs)
+        self.assertEqual(answered(0), 0)
+        some = answered(0.5)   # the communities with the fewest citations
+        self.assertTrue(0 < some < 0.5, some)
+        self.assertGreater(answered(1), 0.9)
+
+    def test_seeds_do_not_change_which_shares_of_citations_communities_have(self):
+        """In a stratified model only the order of the communities is drawn."""
+        def shares(seed):
+            self.out = self.path(f"seed{seed}")
+            report = self.generate("--model", "debian-docs", "--vertices", 8100, "--edges", 30000,
+                                   "--width", 1, "--seed", seed, "--set", "growth=0", "--set",
+                                   "mutual=0", "--set", "community=270", "--set", "spread=0")
+            citing, _ = self.edges(report["edges"])
+            sizes = collections.Counter(vertex // 270 for vertex in citing)
+            return [size / report["edges"] for size in sorted(sizes.values(), reverse=True)]
+        for one, other in zip(shares(0), shares(1)):
+            self.assertAlmostEqual(one, other, delta=0.01)
 
     def test_neighbours_help_where_a_row_alone_does_not(self):
         if not self.can_train():

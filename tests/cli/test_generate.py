@@ -15,6 +15,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from clitest import NAMED_ONLY, SANITIZED, CliTest, main
+from generate_faults import FAULTS
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")   # tests share the cores
 MODELS = ["mag240m", "papers100m", "wikikg90m", "igb", "arxiv", "debian-docs", "debian"]
@@ -23,52 +24,6 @@ YEARS = ["mag240m", "papers100m", "arxiv"]
 COUNTS = {"mag240m": (244160499, 1728364232, 1398159),
           "papers100m": (111059956, 1615685872, 1546782)}
 TYPES = {"<i2": "h", "<i4": "i", "<i8": "q"}
-# Calls that fail, in a process whose RUNG_TEST_FAULT names one of them:
-# mkdir: other processes create every temporary folder first, with a file in it
-# fsync: does not return; write: the disk is full; fallocate: not known to the file system
-FAULTS = NAMED_ONLY + r"""
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/types.h>
-#include <unistd.h>
-static int is_fault(const char *name)
-{
-        const char *fault = getenv("RUNG_TEST_FAULT");
-        return fault && strcmp(fault, name) == 0;
-}
-int mkdir(const char *path, mode_t mode)
-{
-        char file[4096];
-        int rc = (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
-        if (rc < 0 || !is_fault("mkdir"))
-                return rc;
-        snprintf(file, sizeof(file), "%s/edges.npy", path);
-        close(open(file, O_CREAT | O_WRONLY, 0666));
-        errno = EEXIST;
-        return -1;
-}
-int fsync(int fd)
-{
-        while (is_fault("fsync")) {
-                if (write(2, "syncing\n", 8) == 8)
-                        for (;;)
-                                pause();
-        }
-        return (int)syscall(SYS_fsync, fd);
-}
-ssize_t write(int fd, const void *data, size_t bytes)
-{
-        return fd > 2 && is_fault("write") ? 0 : syscall(SYS_write, fd, data, bytes);
-}
-int fallocate(int fd, int mode, off_t offset, off_t bytes)
-{
-        errno = EOPNOTSUPP;
-        return is_fault("fallocate") ? -1 : (int)syscall(SYS_fallocate, fd, mode, offset, bytes);
-}
-"""
 
 
 def read_array(path):
@@ -277,12 +232,30 @@ class Laws(GenerateTest):
         self.assertLess(gap("debian-docs"), 0.2)
 
     def test_links_in_return(self):
-        report = self.generate("--model", "debian-docs", "--vertices", 4000, "--width", 1, "--set",
-                               "mutual=0.5")
-        pairs = set(zip(*self.edges(report["edges"])))
-        self.assertEqual(len(pairs), report["edges"])
-        answered = sum((b, a) in pairs for a, b in pairs) / len(pairs)
-        self.assertGreater(answered, 0.4)
+        def answered(mutual):
+            self.out = self.path(f"mutual{mutual}")
+            report = self.generate("--model", "debian-docs", "--vertices", 4000, "--width", 1,
+                                   "--set", f"mutual={mutual}")
+            pairs = set(zip(*self.edges(report["edges"])))
+            self.assertEqual(len(pairs), report["edges"])
+            return sum((b, a) in pairs for a, b in pairs) / len(pairs)
+        self.assertEqual(answered(0), 0)
+        some = answered(0.5)   # the communities with the fewest citations
+        self.assertTrue(0 < some < 0.5, some)
+        self.assertGreater(answered(1), 0.9)
+
+    def test_seeds_do_not_change_which_shares_of_citations_communities_have(self):
+        """In a stratified model only the order of the communities is drawn."""
+        def shares(seed):
+            self.out = self.path(f"seed{seed}")
+            report = self.generate("--model", "debian-docs", "--vertices", 8100, "--edges", 30000,
+                                   "--width", 1, "--seed", seed, "--set", "growth=0", "--set",
+                                   "mutual=0", "--set", "community=270", "--set", "spread=0")
+            citing, _ = self.edges(report["edges"])
+            sizes = collections.Counter(vertex // 270 for vertex in citing)
+            return [size / report["edges"] for size in sorted(sizes.values(), reverse=True)]
+        for one, other in zip(shares(0), shares(1)):
+            self.assertAlmostEqual(one, other, delta=0.01)
 
     def test_neighbours_help_where_a_row_alone_does_not(self):
         if not self.can_train():

@@ -52,6 +52,7 @@ struct gen_model {
 	uint64_t vertices, edges; /**< edges: in the file, as described by `undirected` */
 	bool undirected;          /**< training uses each edge in both directions */
 	bool cited_first;         /**< an edge goes from the cited vertex to the citing one */
+	bool stratified;          /**< the law of the communities is met exactly, with any seed */
 	const char *vertex_type, *relation;
 	enum rung_dtype dtype;
 	uint32_t width;      /**< values per row */
@@ -100,6 +101,16 @@ uint64_t gen_permute_back(const struct gen_permutation *permutation, uint64_t nu
 
 #define GEN_LAW_BITS 12 /* of the tables that hold the inverse of a distribution */
 #define GEN_LAW      (1u << GEN_LAW_BITS)
+#define GEN_ONE_16   65536.0 /* of numbers in units of 2^-16 */
+
+/** The value that a standard normal variable is below with probability `share`. */
+double gen_normal_quantile(double share);
+
+/** Fill the table of a log-normal law with the given mean, in units of 2^-16. */
+void gen_fill_log_normal(uint32_t law[GEN_LAW], double mean, double sigma);
+
+/** Fill the table of ages, as shares of the oldest in units of 2^-32. */
+void gen_fill_ages(uint32_t law[GEN_LAW + 1], double recency);
 
 /** A graph that is computed when it is needed. */
 struct gen_graph {
@@ -115,6 +126,7 @@ struct gen_graph {
 	uint32_t degree_law[GEN_LAW]; /* citations, in units of 2^-16 */
 	uint32_t *uneven;             /* [communities] factor of each, in units of 2^-16 */
 	uint32_t uneven_max;
+	bool *answered;                /* [communities] whether citations have one in return */
 	uint32_t growth_law[GEN_LAW];  /* factor of a position, in units of 2^-16 */
 	uint32_t age_law[GEN_LAW + 1]; /* age as a share of the oldest, in units of 2^-32 */
 	/* citations that complete the number of edges: `extra_all` for every vertex, and one more
@@ -129,11 +141,12 @@ struct gen_graph {
 int gen_graph_init(struct gen_graph *graph, uint64_t seed);
 void gen_graph_fini(struct gen_graph *graph);
 
+/** Prepare and release the communities; parts of the two above. @return 0, or -1 without memory */
+int gen_communities_init(struct gen_graph *graph);
+void gen_communities_fini(struct gen_graph *graph);
+
 /** Set the mean number of citations of a vertex. */
 void gen_graph_set_mean(struct gen_graph *graph, double mean);
-
-/** The value that a standard normal variable is below with probability `share`. */
-double gen_normal_quantile(double share);
 
 /** Citations of a vertex that are drawn from the law, without the extra ones. */
 uint32_t gen_degree(const struct gen_graph *graph, uint64_t position);

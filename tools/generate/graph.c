@@ -13,19 +13,14 @@
  * Schulz, "Scalable generation of scale-free graphs", IPL 116, 2016). A target takes 1 / (1 - copy)
  * such steps on average, and no memory.
  *
- * All draws are 64-bit integers. Floating point is used only for the tables, whose entries are
- * rounded to integers.
+ * All draws are 64-bit integers. Floating point is used only for the tables (laws.c), whose entries
+ * are rounded to integers.
  */
 #include <math.h>
-#include <stdlib.h>
 
 #include "generate.h"
 
 #define STEPS_MAX 64 /* of a copied citation; then it picks. Bounds the time of a target */
-
-#define MEMBERS_MIN 50 /* of a community that exists only for the sake of a class */
-
-#define ONE_16 65536.0
 
 static uint32_t probability(double share)
 {
@@ -38,79 +33,9 @@ static uint64_t scaled(uint64_t share, uint64_t limit)
 	return (uint64_t)(((unsigned __int128)share * limit) >> 64);
 }
 
-/* The quantile of the normal distribution, by bisection of erfc(): it is called a few thousand
- * times, and its error is far below the rounding of the tables. */
-double gen_normal_quantile(double share)
-{
-	double low = -9, high = 9;
-
-	for (int i = 0; i < 64; i++) {
-		const double middle = (low + high) / 2;
-
-		if (erfc(-middle / sqrt(2)) / 2 < share)
-			low = middle;
-		else
-			high = middle;
-	}
-	return (low + high) / 2;
-}
-
-/* A log-normal law with the given mean, as a table of its quantiles. */
-static void fill_log_normal(uint32_t law[GEN_LAW], double mean, double sigma)
-{
-	double sum = 0;
-
-	for (unsigned i = 0; i < GEN_LAW; i++)
-		sum += exp(sigma * gen_normal_quantile((i + 0.5) / GEN_LAW));
-	for (unsigned i = 0; i < GEN_LAW; i++) {
-		const double value = mean * GEN_LAW / sum *
-		                     exp(sigma * gen_normal_quantile((i + 0.5) / GEN_LAW)) * ONE_16;
-
-		law[i] = value >= UINT32_MAX ? UINT32_MAX : (uint32_t)llround(value);
-	}
-}
-
-static void fill_ages(uint32_t law[GEN_LAW + 1], double recency)
-{
-	/* rounded to 2^-24, so that an error in the last bit of pow() changes nothing */
-	for (unsigned i = 0; i <= GEN_LAW; i++) {
-		const double age = round(pow((double)i / GEN_LAW, recency) * 0x1p24) * 256;
-
-		law[i] = age >= UINT32_MAX ? UINT32_MAX : (uint32_t)age;
-	}
-}
-
 static uint64_t key_of(const struct gen_graph *graph, uint64_t number)
 {
 	return rung__key_join(graph->seed, number);
-}
-
-/* A small model has smaller communities, so that it has at least half of the classes. */
-static uint64_t community_count(const struct gen_graph *graph)
-{
-	const uint64_t fitted = (uint64_t)((double)graph->vertices / graph->params.community);
-	const uint64_t half = (graph->model->classes + 1) / 2, most = graph->vertices / MEMBERS_MIN;
-	const uint64_t least = half < most ? half : most;
-
-	return fitted > least ? fitted : least > 0 ? least : 1;
-}
-
-/* Classes are ranges of communities. The first ones are the largest, as in the originals, and each
- * has at least one. */
-static void fill_classes(struct gen_graph *graph)
-{
-	const uint64_t count = graph->communities;
-
-	graph->classes = graph->model->classes < count ? graph->model->classes : (uint32_t)count;
-	for (uint32_t label = 1; label <= graph->classes; label++) {
-		const uint64_t last = count - (graph->classes - label);
-		const double share = (double)label / (double)graph->classes;
-		uint64_t begin = (uint64_t)(sqrt(share) * (double)count);
-
-		if (begin <= graph->class_begin[label - 1])
-			begin = graph->class_begin[label - 1] + 1;
-		graph->class_begin[label] = begin < last ? begin : last;
-	}
 }
 
 /* Numbers of the splits; their sum is that of the labelled vertices. */
@@ -126,45 +51,9 @@ static void fill_splits(struct gen_graph *graph)
 	gen_permutation_init(&graph->split_order, labelled ? labelled : 1, key_of(graph, 9));
 }
 
-/*
- * Factors of the communities: log-normal, with the same variance at every scale. Communities whose
- * numbers are near each other share the factors of the larger scales.
- */
-static int fill_uneven(struct gen_graph *graph)
-{
-	double *quantiles = malloc(GEN_LAW * sizeof(*quantiles));
-	unsigned scales = 0;
-
-	graph->uneven = malloc(graph->communities * sizeof(*graph->uneven));
-	if (!quantiles || !graph->uneven) {
-		free(quantiles);
-		return -1;
-	}
-	for (unsigned i = 0; i < GEN_LAW; i++)
-		quantiles[i] = gen_normal_quantile((i + 0.5) / GEN_LAW);
-	while (graph->communities >> scales > 1)
-		scales++;
-	for (uint64_t i = 0; i < graph->communities; i++) {
-		double sum = 0, value;
-
-		for (unsigned scale = 0; scale < scales; scale++) {
-			const uint64_t key = rung__key_join(graph->key_uneven, scale);
-
-			sum += quantiles[rung__rng_at(key, i >> scale) >> (64 - GEN_LAW_BITS)];
-		}
-		value = exp(graph->params.uneven * sum / sqrt(scales ? scales : 1)) * ONE_16;
-		graph->uneven[i] = value >= 1e9 ? 1000000000 : (uint32_t)lround(value);
-		if (graph->uneven[i] > graph->uneven_max)
-			graph->uneven_max = graph->uneven[i];
-	}
-	free(quantiles);
-	return 0;
-}
-
 void gen_graph_fini(struct gen_graph *graph)
 {
-	free(graph->uneven);
-	graph->uneven = NULL;
+	gen_communities_fini(graph);
 }
 
 int gen_graph_init(struct gen_graph *graph, uint64_t seed)
@@ -179,7 +68,6 @@ int gen_graph_init(struct gen_graph *graph, uint64_t seed)
 	graph->key_mutual = key_of(graph, 4);
 	graph->key_uneven = key_of(graph, 5);
 	graph->key_fame = key_of(graph, 8);
-	graph->communities = community_count(graph);
 	graph->copy = probability(params->copy);
 	graph->home = probability(params->home);
 	graph->kin = probability(params->kin);
@@ -189,18 +77,18 @@ int gen_graph_init(struct gen_graph *graph, uint64_t seed)
 	graph->run = (uint32_t)params->run;
 	for (unsigned i = 0; i < GEN_LAW; i++)
 		graph->growth_law[i] =
-			(uint32_t)lround(pow((i + 0.5) / GEN_LAW, params->growth) * ONE_16);
-	fill_ages(graph->age_law, params->recency);
+			(uint32_t)lround(pow((i + 0.5) / GEN_LAW, params->growth) * GEN_ONE_16);
+	gen_fill_ages(graph->age_law, params->recency);
 	gen_permutation_init(&graph->extra_order, graph->vertices, key_of(graph, 6));
 	gen_permutation_init(&graph->id_order, graph->vertices, key_of(graph, 7));
-	fill_classes(graph);
 	fill_splits(graph);
-	return fill_uneven(graph);
+	return gen_communities_init(graph);
 }
 
 void gen_graph_set_mean(struct gen_graph *graph, double mean)
 {
-	fill_log_normal(graph->degree_law, mean / (1 - graph->params.none), graph->params.spread);
+	gen_fill_log_normal(graph->degree_law, mean / (1 - graph->params.none),
+	                    graph->params.spread);
 }
 
 /* ---- numbers of citations ---- */
@@ -228,14 +116,6 @@ uint32_t gen_citations(const struct gen_graph *graph, uint64_t position)
 	                            gen_permute(&graph->extra_order, position) < graph->extra_some);
 
 	return citations > position ? (uint32_t)position : (uint32_t)citations;
-}
-
-bool gen_is_mutual(const struct gen_graph *graph, uint64_t position)
-{
-	const uint64_t community = position % graph->communities;
-
-	return graph->mutual &&
-	       (uint32_t)rung__rng_at(graph->key_mutual, community) < graph->mutual;
 }
 
 /* Extra citations are not answered, so their number is that of the missing edges. */
@@ -345,21 +225,4 @@ uint64_t gen_target(const struct gen_graph *graph, uint64_t position, uint32_t s
 		attempt = 0;
 	}
 	return pick(graph, position, slot);
-}
-
-uint32_t gen_class(const struct gen_graph *graph, uint64_t position)
-{
-	const uint64_t community = position % graph->communities;
-	uint32_t low = 0, high = graph->classes;
-
-	/* class_begin[low] <= community < class_begin[high] */
-	while (high - low > 1) {
-		const uint32_t middle = (low + high) / 2;
-
-		if (graph->class_begin[middle] <= community)
-			low = middle;
-		else
-			high = middle;
-	}
-	return low;
 }

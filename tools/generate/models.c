@@ -28,14 +28,14 @@
 
 /* Parameters of the links between pages, fitted to debian-docs. */
 #define LINKS                                                                                      \
-	.copy = 0.73, .run = 34, .home = 1, .kin = 0, .recency = 0.63, .fame = 0.834,              \
-	.community = 230, .spread = 0.73, .none = 0.05, .uneven = 1.27, .growth = 0.5,             \
-	.mutual = 0.36, .signal = 3
+	.copy = 0.84, .run = 100, .home = 1, .kin = 0, .recency = 0.86, .fame = 0.8,               \
+	.community = 270, .spread = 0.4, .none = 0, .uneven = 1.64, .growth = 0.67,                \
+	.mutual = 0.46, .signal = 3
 
 /* Parameters of dependencies, fitted to debian. */
 #define DEPENDENCIES                                                                               \
-	.copy = 0.589, .run = 2, .home = 0.718, .kin = 0, .recency = 0.7, .fame = 0.955,           \
-	.community = 108.3, .spread = 0.01, .none = 0.046, .uneven = 0.997, .growth = 0.475,       \
+	.copy = 0.57, .run = 2, .home = 0.718, .kin = 0, .recency = 0.7, .fame = 0.962,            \
+	.community = 108.3, .spread = 0.01, .none = 0.02, .uneven = 1.07, .growth = 0.405,         \
 	.mutual = 0, .signal = 3
 
 static const struct gen_model models[] = {
@@ -151,6 +151,7 @@ static const struct gen_model models[] = {
 		.vertices = 131441,
 		.edges = 3909754,
 		.undirected = true,
+		.stratified = true,
 		.vertex_type = "page",
 		.relation = "links",
 		.dtype = RUNG_F32,
@@ -172,6 +173,7 @@ static const struct gen_model models[] = {
 		.edges = 300368,
 		.undirected = true,
 		.cited_first = true,
+		.stratified = true,
 		.vertex_type = "package",
 		.relation = "needs",
 		.dtype = RUNG_F16,

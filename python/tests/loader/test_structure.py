@@ -105,7 +105,7 @@ def test_slots_are_read_before_their_plan_is_destroyed(large, monkeypatch):
 
 def test_sizes_are_checked(large):
     for structure, error in ((0, "at least 16384 bytes"), ("2KiB", "at least 16384 bytes"),
-                             ("max", "give a larger budget, or less for the structure"),
+                             ("max", "give at least 336384 bytes, or less for the structure"),
                              ("most", "structure='most': not a size; use .*, 'max' or 'auto'"),
                              (-1, "not a size; use .*, 'max' or 'auto'"),
                              ("101%", "more than 100 %")):

@@ -441,7 +441,7 @@ def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Opt
         private_cache: with `share`: do not share the cold-row cache; attached processes have none
         sample_on_gpu: for `rung.Loader(..., sample_on="gpu")`: the budgets `gpu` and `host` include
             the graph, of which the same share is on the GPUs as of the rows. Then `structure`
-            counts only if the graph does not fit or there is no GPU, and the CPU samples
+            counts only without a GPU, or if the graph does not fit; the CPU samples then
         structure: part of `host` for the neighbour lists of the hottest vertices and for reading
             the others: bytes, "1GiB", "10%" of the lists, "max", or "auto", which divides `host` by
             the reads of batches sampled as given at staging. Loaders and samplers use these lists

@@ -44,7 +44,7 @@ int tool_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 }
 
 /* Whether everything fits in the budgets with all lists in memory. The first plan of a command: it
- * fails if there is no GPU although one is required. @return 1, 0 or a status */
+ * fails without the GPU that --device cuda requires. @return 1, 0 or a status */
 static int fits(const struct rung_dataset *ds, const struct rung_plan_opts *opts)
 {
 	struct rung_plan_opts all = *opts;

@@ -285,7 +285,14 @@ int plan_model_run(const char *name, const struct plan_model_args *args)
 	if (plan.depth == 0)
 		plan.depth = DEPTH_DEFAULT;
 	plan_model_divide(&plan);
-	if (isinf(plan.division.row_reads)) {
+	if (isinf(plan.division.row_reads) && plan.structure_bytes &&
+	    plan.structure_bytes < least_structure(&plan)) {
+		code = tool_error(
+			name, TOOL_USAGE,
+			"--structure: too small for the slots of the lists; give at least "
+			"%llu bytes",
+			(unsigned long long)least_structure(&plan));
+	} else if (isinf(plan.division.row_reads)) {
 		code = tool_error(name, TOOL_USAGE,
 		                  "a host budget of %llu bytes cannot hold the slots of rows and "
 		                  "lists; give at least %llu bytes",

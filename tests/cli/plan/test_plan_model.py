@@ -224,8 +224,10 @@ class Refusals(PlanModel):
         self.plan(model="igb", host="32768")
         self.refused("--model", "igb", "--host", "1GiB", "--structure", "max",
                      says="give at least")
-        self.refused("--model", "igb", "--host", "1GiB", "--structure", "4KiB",
-                     says="slots")
+        for structure in ("0", "4KiB"):
+            self.refused("--model", "igb", "--host", "1GiB", "--structure", structure,
+                         says="--structure: too small for the slots of the lists; give at least "
+                         "16384 bytes")
 
     def test_profiles(self):
         self.refused("--model", "igb", "--host", "1GiB", "--profile", self.path("none"), code=1,

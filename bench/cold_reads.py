@@ -1,26 +1,33 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Compares how rung and other strategies read the cold rows of batches, from the same file and for
-the same ids, in turn.
+"""Compares how rung and other strategies read the rows of batches, from the same file and for the
+same ids, in turn, on the disk as it is and on a slower one.
 
-It has three parts. dense: uniform rows in spans of a large file, from sparse to dense. trace:
-sampled batches of a real graph. lookahead: cache hits of rung on such batches with some of them
-announced, compared with Belady's algorithm and the static order; counted, not timed.
-bench/README.md describes the strategies and the timed regions. Prints one JSON object on stdout and
-tables on stderr. Needs the Python standard library; --rmat also needs numpy.
+It has four parts. dense: uniform cold rows in spans of a large file, from sparse to dense. trace:
+sampled batches of several graphs, all strategies with the same memory. reads: device reads of rung
+on these batches, with and without the window, which are counted. lookahead: cache hits of rung on
+such batches with some of them announced, compared with Belady's algorithm and the static order;
+counted, too. bench/README.md describes the strategies and the timed regions. Prints one JSON object
+on stdout and tables on stderr. Needs the Python standard library; --rmat also needs numpy.
 """
 import argparse
-import array
+import contextlib
 import json
 import os
-import random
 import shutil
+import sys
 
-from common import (ROOT, Failure, arxiv, as_typed, drop_cached, features_file, find_graph,
-                    names_of, numbers, record, rmat, run_json, run_main, run_text, say,
-                    sector_bytes, size, spread, stage, stage_graph, temporary_folder, write_hole)
+from common import (ROOT, Failure, as_typed, drop_cached, features_file, names_of, numbers, record,
+                    run_json, run_main, run_text, say, sector_bytes, size, spread, stage,
+                    temporary_folder, write_hole)
 
-PARTS = ("dense", "trace", "lookahead")
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "cold"))
+# pylint: disable=wrong-import-position
+import counted
+import devices
+import sets
+
+PARTS = ("dense", "trace", "reads", "lookahead")
 SPAN_ROWS = 8192
 RESIDENT_OF_DENSE = 0.01   # a share that leaves room for slots of several rows
 THREADS = 8 * (os.cpu_count() or 1)
@@ -34,6 +41,8 @@ BASELINES = {
     "uring-pages": ["uring-pages"],
     "uring-slot": ["uring-slot"],
 }
+SETS = "arxiv:64:128,arxiv:1024:12,debian-docs:64:96,mag240m:16:256"
+LOOKAHEAD = "1024:45:1,2,3,4;64:300:1,4,16,32"
 ONE_READ_A_ROW = ("pread", "uring-rows", "uring-slot", "rung-rows")
 
 
@@ -59,42 +68,45 @@ class Programs:
 
 # ---- timing ----
 
-def sample(command, path, row_bytes):
+def sample(command, path, row_bytes, device):
     """The results of one run of a strategy."""
     drop_cached(path)
-    out = run_json(command)
+    out = run_json(command, device.enter)
     if out["wrong_rows"] != 0:
         raise Failure(f"{as_typed(command)}: {out['wrong_rows']} rows are wrong")
-    rows = out["rows"]
-    return {**out, "rows_per_s": rows / out["seconds"],
-            "reads_per_s": out["reads"] / out["seconds"], "reads_per_row": out["reads"] / rows,
+    rows, seconds = out["rows"], out["seconds"]
+    return {**out, "rows_per_s": rows / seconds, "reads_per_s": out["reads"] / seconds,
+            "reads_per_row": out["reads"] / rows, "reads_per_batch": out["reads"] / out["batches"],
             "bytes_read_per_byte_wanted": out["read_bytes"] / (rows * row_bytes),
+            "share_of_device": device.share_in_use(out["reads"] / seconds,
+                                                   out["read_bytes"] / seconds),
             "cpu_us_per_row": out["cpu_seconds"] / rows * 1e6}
 
 
-def race(args, path, row_bytes, commands):
+def race(args, path, row_bytes, commands, device):
     """{strategy: samples}. Every second round runs in reverse order; the first is dropped as a
     warm-up."""
     samples, dropped = {name: [] for name in commands}, 0 if args.small else 1
     for idx in range(args.rounds + dropped):
         for name in sorted(commands, key=list(commands).index, reverse=idx % 2 == 1):
-            samples[name].append(sample(commands[name], path, row_bytes))
+            samples[name].append(sample(commands[name], path, row_bytes, device))
     return {name: all_of[dropped:] for name, all_of in samples.items()}
 
 
 def summary(samples, commands):
     """The results of each strategy, and the ratio of each rung strategy to each other one, computed
     per round."""
-    figures = ("rows_per_s", "reads_per_s", "reads_per_row", "bytes_read_per_byte_wanted",
-               "cpu_us_per_row")
+    figures = ("rows_per_s", "reads_per_s", "reads_per_row", "reads_per_batch",
+               "bytes_read_per_byte_wanted", "share_of_device", "cpu_us_per_row")
     out = {}
     for name, rounds in samples.items():
-        out[name] = {figure: spread([r[figure] for r in rounds]) for figure in figures}
+        out[name] = {figure: spread([r[figure] for r in rounds]) for figure in figures
+                     if rounds[0][figure] is not None}
         out[name].update(samples=rounds, command=as_typed(commands[name]))
         if not name.startswith("rung"):
             continue
-        others = [other for other in samples if not other.startswith("rung")
-                  or other == "rung-rows"]
+        others = [other for other in samples if other != name and (
+            not other.startswith("rung") or other in ("rung-rows", "rung-announced"))]
         out[name]["times_the_rows_per_s_of"] = {
             other: spread([mine["rows_per_s"] / theirs["rows_per_s"] for mine,
                            theirs in zip(rounds, samples[other])]) for other in others}
@@ -106,24 +118,42 @@ def summary(samples, commands):
 
 def tell(title, strategies):
     say(f"{title}\n  {'':18} {'rows/s':>9} {'reads/s':>9} {'reads/row':>9} {'read/wanted':>11} "
-        f"{'CPU us/row':>10}")
+        f"{'of device':>9} {'CPU us/row':>10}")
     for name, s in strategies.items():
+        share = f"{s['share_of_device']['median']:9.2f}" if "share_of_device" in s else f"{'-':>9}"
         say(f"  {name:18} {s['rows_per_s']['median']:9.0f} {s['reads_per_s']['median']:9.0f} "
             f"{s['reads_per_row']['median']:9.3f}"
-            f" {s['bytes_read_per_byte_wanted']['median']:11.2f} "
+            f" {s['bytes_read_per_byte_wanted']['median']:11.2f} {share} "
             f"{s['cpu_us_per_row']['median']:10.2f}")
 
 
-def commands_of(programs, dataset, trace, resident, more):
+def on_devices(args, title, path, row_bytes, commands, found):
+    """The strategies on the device as it is, and throttled (None: not possible). rung reads with
+    the merge gap that it would choose there."""
+    out = {}
+    for name, device in found.items():
+        key = "strategies" if name == "as it is" else name
+        if not device:
+            out[key] = None
+            continue
+        gap = [] if device.gap is None else [f"gap={device.gap + 1}"]
+        words = {strategy: [*command, *(gap if command[4] == "rung" else [])]
+                 for strategy, command in commands.items()}
+        out[key] = summary(race(args, path, row_bytes, words, device), words)
+        tell(f"{title}, the device {name}", out[key])
+    return out
+
+
+def commands_of(programs, dataset, trace, common, more):
     """{strategy: command}. `more` adds rung strategies: {name: words}."""
     wanted = {**programs.baselines, **{name: ["rung", *words] for name, words in more.items()}}
-    return {name: programs.call("run", dataset, trace, words[0], f"resident={resident}",
-                                *words[1:]) for name, words in wanted.items()}
+    return {name: programs.call("run", dataset, trace, words[0], *common, *words[1:])
+            for name, words in wanted.items()}
 
 
 # ---- the parts ----
 
-def dense(args, programs, folder):
+def dense(args, programs, folder, found):
     """Uniform rows in spans. In the widest span no rows can be merged; in the narrowest, most can.
     """
     vertices, dataset = args.size // args.row_bytes, os.path.join(folder, "dense")
@@ -134,95 +164,97 @@ def dense(args, programs, folder):
     run_text(programs.call("fill", dataset))
     programs.leave_out_slots(dataset, args.row_bytes)
     path, results = features_file(args.rung, dataset), []
+    found.measure(dataset, path)
     for density in args.densities:
         span = min(round(SPAN_ROWS / density * 100), vertices - resident)
         trace = os.path.join(folder, "dense.trace")
         make = programs.call("spans", dataset, trace, resident, SPAN_ROWS, span, args.span_batches,
                              args.seed)
         run_text(make)
-        commands = commands_of(programs, dataset, trace, resident,
+        commands = commands_of(programs, dataset, trace, [f"resident={resident}"],
                                {"rung-rows": ["no-merge=1"], "rung": []})
-        strategies = summary(race(args, path, args.row_bytes, commands), commands)
-        tell(f"{SPAN_ROWS} rows of {args.row_bytes} bytes in a span of {span} "
-             f"({SPAN_ROWS / span * 100:.2f} %)", strategies)
+        strategies = on_devices(args, f"{SPAN_ROWS} rows of {args.row_bytes} bytes in a span of "
+                                f"{span} ({SPAN_ROWS / span * 100:.2f} %)", path, args.row_bytes,
+                                commands, found.devices)
         results.append({"density_percent": SPAN_ROWS / span * 100, "span_rows": span,
                         "rows_per_batch": SPAN_ROWS,
                         "batches": args.span_batches, "row_bytes": args.row_bytes,
                         "resident_rows": resident, "vertices": vertices,
                         "one_read_a_row": list(ONE_READ_A_ROW), "trace": as_typed(make),
-                        "strategies": strategies})
+                        **strategies})
     shutil.rmtree(dataset)
     return results
 
 
-def small_graph(folder):
-    """A graph for --small: uneven degrees, without numpy."""
-    draws, vertices = random.Random(1), 6000
-    edges = array.array("I",
-                        [int(vertices * draws.random() ** 3)
-                         for _ in range(60_000)] + [draws.randrange(vertices)
-                                                    for _ in range(60_000)])
-    with open(f"{folder}/edges.bin", "wb") as out:
-        edges.tofile(out)
-    with open(f"{folder}/train.bin", "wb") as out:
-        array.array("I", draws.sample(range(vertices), 2048)).tofile(out)
-    return {"name": "6000 vertices, 60000 edges from a few of them", "vertices": vertices,
-            "edges": f"raw:{folder}/edges.bin,u32,2x60000",
-            "train": f"raw:{folder}/train.bin,u32,2048", "directions": {"both directions": True}}
+def announced(args, programs, row_bytes, run, path):
+    """{strategy: words} of the strategies with announced batches. The cache of each is the one with
+    the fewest reads out of args.cache_shares. `run` has the words before them."""
+    out = {}
+    for name, more in (("rung-announced", ["no-window=1"]), ("rung-window", [])):
+        tried = {}
+        for share in args.cache_shares:
+            words = [f"cache={run.vertices * share // 100}", f"ahead={args.ahead}", *more]
+            command = programs.call("run", run.dataset, run.trace, "rung", *run.words, *words)
+            found = sample(command, path, row_bytes, devices.Device(None))
+            tried[found["reads_per_batch"]] = words
+        out[name] = tried[min(tried)]
+    return out
 
 
-def open_graph(args, folder):
-    """Returns None if the graph is not available."""
-    if args.small:
-        return small_graph(folder)
-    if args.rmat:
-        return rmat(args.rmat, args.seed, folder)
-    path = find_graph(args.graph)
-    return arxiv(path) if path else None
+class TraceRun:
+    """A staged dataset and a trace of its batches, which all strategies read."""
+
+    def __init__(self, args, programs, folder, graph, batch, batches):
+        self.vertices, self.dataset = graph["vertices"], os.path.join(folder, "graph")
+        self.trace = os.path.join(folder, "graph.trace")
+        sets.stage(args, graph, args.row_bytes, batch, self.dataset)
+        run_text(programs.call("fill", self.dataset))
+        warmup = max(1, batches // 3)
+        self.memory = self.vertices * args.row_bytes * args.memory // 100
+        self.words = [f"memory={self.memory}", f"warmup={warmup}"]
+        self.make = programs.call("sample", self.dataset, self.trace, args.fanout, batch,
+                                  batches + warmup, args.seed)
+        run_text(self.make)
+        self.about = {"graph": graph["name"], "vertices": self.vertices, "fanout": args.fanout,
+                      "score": args.score, "batch": batch, "batches": batches, "warmup": warmup,
+                      "memory_percent": args.memory, "memory_bytes": self.memory,
+                      "ahead": args.ahead, "row_bytes": args.row_bytes,
+                      "trace": as_typed(self.make)}
 
 
-def stage_sampled(args, programs, folder, graph):
-    dataset = os.path.join(folder, "graph")
-    say(f"staging {graph['name']}")
-    stage_graph(args.rung, graph, args.row_bytes, args.score,
-                graph["directions"].get("both directions", False), dataset)
-    run_text(programs.call("fill", dataset))
-    programs.leave_out_slots(dataset, args.row_bytes)
-    return dataset
-
-
-def trace_part(args, programs, folder, graph, dataset):
-    """The first batches of an epoch. The first args.warmup of them fill caches and are not timed.
-    """
-    path, results, trace = features_file(args.rung,
-                                         dataset), [], os.path.join(folder, "graph.trace")
-    make = programs.call("sample", dataset, trace, args.fanout, args.batch,
-                         args.warmup + args.trace_batches, args.seed)
-    run_text(make)
-    for share in args.resident:
-        resident, cache = round(graph["vertices"] * share
-                                / 100), round(graph["vertices"] * args.cache / 100)
-        commands = commands_of(programs, dataset, trace, resident, {
-            "rung-rows": ["no-merge=1"], "rung-one-in-flight": ["in-flight=1"], "rung": [],
-            "rung-cache": [f"cache={cache}"],
-            "rung-cache-ahead": [f"cache={cache}", f"ahead={args.ahead}"]})
-        commands = {name: [*command, f"warmup={args.warmup}"] for name, command in commands.items()}
-        strategies = summary(race(args, path, args.row_bytes, commands), commands)
-        tell(f"{graph['name']}, fanout {args.fanout}, batch {args.batch}, {share} % resident",
-             strategies)
-        results.append({"fanout": args.fanout, "batch": args.batch, "batches": args.trace_batches,
-                        "warmup": args.warmup,
-                        "resident_percent": share, "resident_rows": resident, "cache_rows": cache,
-                        "ahead": args.ahead,
-                        "row_bytes": args.row_bytes, "trace": as_typed(make),
-                        "strategies": strategies})
+def trace_part(args, programs, folder, found):
+    """Sampled batches. Every strategy has the same memory: for the hottest rows, buffers, and with
+    rung the cache. The batches of the warm-up fill the cache and are not timed."""
+    results = []
+    for name, batch, batches in args.sets:
+        graph = sets.open_graph(args, folder, name)
+        if isinstance(graph, str):
+            say(f"{name}: {graph}")
+            results.append({"graph": name, "batch": batch, "strategies": None, "why": graph})
+            continue
+        run = TraceRun(args, programs, folder, graph, batch, batches)
+        path = features_file(args.rung, run.dataset)
+        found.measure(run.dataset, path)
+        kept = Programs(args)
+        kept.leave_out_slots(run.dataset, args.row_bytes)
+        kept.baselines.pop("mmap", None)   # one thread: minutes, and no system's choice
+        more = announced(args, programs, args.row_bytes, run, path)
+        commands = commands_of(kept, run.dataset, run.trace, run.words,
+                               {"rung-rows": ["no-merge=1"], "rung": [], **more})
+        title = f"{graph['name']}, batch {batch}, {args.memory} % of the row bytes as memory"
+        results.append({**run.about, **on_devices(args, title, path, args.row_bytes, commands,
+                                                  found.devices)})
+        shutil.rmtree(run.dataset)
     return results
 
 
-def lookahead(args, programs, folder, graph, dataset):
+def lookahead(args, programs, folder, graph):
     """Counts cache hits after the first third of the trace, with W batches announced, and checks
     each row of each batch."""
     results, trace = [], os.path.join(folder, "ahead.trace")
+    dataset = os.path.join(folder, "ahead")
+    sets.stage(args, graph, args.row_bytes, args.lookahead[0][0], dataset)
+    run_text(programs.call("fill", dataset))
     for case in args.lookahead:
         batch, batches, windows = case[0], case[1], case[2:]
         make = programs.call("sample", dataset, trace, args.fanout, batch, batches, args.seed)
@@ -237,7 +269,8 @@ def lookahead(args, programs, folder, graph, dataset):
             for window in windows:
                 command = programs.call("run", dataset, trace, "rung", f"resident={resident}",
                                         f"cache={cache}", f"ahead={window}",
-                                        "in-flight=1", f"warmup={batches // 3}", "check=1")
+                                        "no-window=1", "in-flight=1",
+                                        f"warmup={batches // 3}", "check=1")
                 out = run_json(command)
                 if out["wrong_rows"] != 0 or out["rows"] != bound["rows"]:
                     raise Failure(f"{as_typed(command)}: {out['wrong_rows']} wrong rows, "
@@ -265,84 +298,120 @@ def parse_lookahead(text):
     return [[int(n) for n in case.replace(":", ",").split(",")] for case in text.split(";")]
 
 
+def parse_sets(text):
+    """Parses NAME:BATCH:BATCHES,..."""
+    found = [case.split(":") for case in text.split(",")]
+    for case in found:
+        if len(case) != 3 or case[0] not in sets.OPEN:
+            raise argparse.ArgumentTypeError(f"'{':'.join(case)}' is not NAME:BATCH:BATCHES with "
+                                             f"a name of {', '.join(sets.OPEN)}")
+    return [(name, int(batch), int(batches)) for name, batch, batches in found]
+
+
+def add_trace_options(add):
+    add("--graph", help="arxiv.npz (default: in $RUNG_TEST_DATA, or ../shared/data next to the "
+        "checkout)")
+    add("--graphs", metavar="FOLDER", help="folder of debian-docs.npz (default: $RUNG_TEST_DATA)")
+    add("--rmat", type=int, metavar="SCALE",
+        help="instead of every graph: a generated one of 2^SCALE vertices")
+    add("--sets", type=parse_sets, default=parse_sets(SETS), metavar="NAME:BATCH:BATCHES,...",
+        help=f"trace, reads: graphs, seeds per batch, timed batches (default: {SETS})")
+    add("--score", help="score that orders the rows (default: blend; lookahead: degree)")
+    add("--fanout", help="(default: 25,10; lookahead: 25,15)")
+    add("--memory", type=int, default=15,
+        help="trace, reads: memory as percent of the row bytes (default: 15)")
+    add("--cache-shares", type=numbers, default=[0, 1, 4, 8, 12],
+        help="trace, reads: cache of rung as percent of the row bytes; the best of these is used "
+             "(default: 0,1,4,8,12)")
+    add("--ahead", type=int, default=16, help="trace, reads: batches announced (default: 16)")
+    add("--widths", type=numbers, default=[512, 1536], help="reads: row bytes (default: 512,1536)")
+    add("--counted-rows", type=int, default=500000,
+        help="reads: rows of a run (default: 500000)")
+    add("--staged", metavar="FOLDER", help="reads: keep the staged data there and use them again")
+    add("--resident", type=numbers, default=[5, 10],
+        help="lookahead: percent of the rows in memory (default: 5,10)")
+    add("--cache", type=int, default=10,
+        help="lookahead: percent of the rows that the cache holds (default: 10)")
+    add("--lookahead", type=parse_lookahead, default=parse_lookahead(LOOKAHEAD),
+        help=f"lookahead: BATCH:BATCHES:W,W,...;... (default: {LOOKAHEAD})")
+
+
 def parse_args():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rung", default=os.path.join(ROOT, "build", "rung"),
-                        help="the command (default: build/rung)")
-    parser.add_argument("--programs",
-                        help="folder of rung_cold_reads (default: bench/ next to the command)")
-    parser.add_argument("--dir",
-                        help="folder for the temporary folder; slightly more than --size is needed "
-                             "(default: $TMPDIR)")
-    parser.add_argument("--parts", type=names_of(PARTS, "part"), default=list(PARTS),
-                        help=f"parts to run: {','.join(PARTS)} (default: all)")
-    parser.add_argument("--size", type=size, default=size("6GiB"),
-                        help="dense: bytes of features (default: 6GiB)")
-    parser.add_argument("--row-bytes", type=int, default=512, help="(default: 512)")
-    parser.add_argument("--densities", type=lambda text: [float(n) for n in text.split(",")],
-                        default=[0.07, 6, 25],
-                        help="dense: percent of the rows of a span that a batch requests "
-                             "(default: 0.07,6,25)")
-    parser.add_argument("--span-batches", type=int, default=12,
-                        help="dense: batches per sample (default: 12)")
-    parser.add_argument("--graph",
-                        help="arxiv.npz (default: in $RUNG_TEST_DATA, or ../shared/data next to "
-                             "the checkout)")
-    parser.add_argument("--rmat", type=int, metavar="SCALE",
-                        help="instead: a generated graph of 2^SCALE vertices")
-    parser.add_argument("--score", default="degree",
-                        help="score that orders the rows (default: degree)")
-    parser.add_argument("--fanout", default="25,15", help="(default: 25,15)")
-    parser.add_argument("--batch", type=int, default=1024,
-                        help="trace: seeds per batch (default: 1024)")
-    parser.add_argument("--trace-batches", type=int, default=6,
-                        help="trace: batches per sample (default: 6)")
-    parser.add_argument("--warmup", type=int, default=3,
-                        help="trace: untimed batches before them (default: 3)")
-    parser.add_argument("--resident", type=numbers, default=[5, 10],
-                        help="percent of the rows in memory (default: 5,10)")
-    parser.add_argument("--cache", type=int, default=10,
-                        help="percent of the rows that the cache holds (default: 10)")
-    parser.add_argument("--ahead", type=int, default=2,
-                        help="trace: batches announced (default: 2)")
-    parser.add_argument("--lookahead", type=parse_lookahead,
-                        default=parse_lookahead("1024:45:1,2,3,4;64:300:1,4,16,32"),
-                        help="lookahead: BATCH:BATCHES:W,W,...;... (default: "
-                             "1024:45:1,2,3,4;64:300:1,4,16,32)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds that count (default: 5)")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--small", action="store_true",
-                        help="try the script in a few seconds; the results are meaningless")
+    add = parser.add_argument
+    add("--rung", default=os.path.join(ROOT, "build", "rung"),
+        help="the command (default: build/rung)")
+    add("--programs", help="folder of rung_cold_reads (default: bench/ next to the command)")
+    add("--dir", help="folder for the temporary folder; slightly more than --size is needed "
+        "(default: $TMPDIR)")
+    add("--parts", type=names_of(PARTS, "part"), default=list(PARTS),
+        help=f"parts to run: {','.join(PARTS)} (default: all)")
+    add("--no-throttle", action="store_true", help="only the device as it is")
+    add("--throttle", type=int, metavar="READS",
+        help="reads per second of the throttled device (default: 60 %% of the device's)")
+    add("--size", type=size, default=size("6GiB"), help="dense: bytes of features (default: 6GiB)")
+    add("--row-bytes", type=int, default=512, help="(default: 512)")
+    add("--densities", type=lambda text: [float(n) for n in text.split(",")],
+        default=[0.07, 6, 25],
+        help="dense: percent of the rows of a span that a batch requests (default: 0.07,6,25)")
+    add("--span-batches", type=int, default=12, help="dense: batches per sample (default: 12)")
+    add_trace_options(add)
+    add("--rounds", type=int, default=5, help="rounds that count (default: 5)")
+    add("--seed", type=int, default=1)
+    add("--small", action="store_true",
+        help="try the script in a few seconds; the results are meaningless")
     args = parser.parse_args()
     if args.small:
         args.size, args.span_batches, args.rounds, args.densities, args.resident = size(
             "24MiB"), 2, 1, [25], [10]
-        args.batch, args.trace_batches, args.warmup, args.fanout = 64, 3, 1, "5,3"
+        args.fanout, args.sets, args.cache_shares = "5,3", [("arxiv", 64, 6)], [0, 4]
+        args.counted_rows, args.widths, args.no_throttle = 20000, [512], not args.throttle
+        args.memory, args.ahead = 50, 2
         args.lookahead = parse_lookahead("64:18:0,8")
     args.programs = args.programs or os.path.join(os.path.dirname(args.rung), "bench")
     return args
 
 
+def with_defaults(args, score, fanout):
+    return argparse.Namespace(**{**vars(args), "score": args.score or score,
+                                 "fanout": args.fanout or fanout})
+
+
+class Found:
+    """The devices, measured on the first dataset."""
+
+    def __init__(self, args, folder, stack):
+        self.args, self.folder, self.stack = args, folder, stack
+        self.devices = self.about = None
+
+    def measure(self, dataset, path):
+        if not self.devices:
+            self.devices, self.about = devices.measure(self.args, dataset, path, self.folder,
+                                                       self.stack)
+
+
 def main():
     args = parse_args()
+    sampled = with_defaults(args, "blend", "25,10")
     programs = Programs(args)
-    with temporary_folder(args.dir) as folder:
+    with temporary_folder(args.dir) as folder, contextlib.ExitStack() as stack:
         out = record("cold_reads", "cold_reads.py", args.rung, folder)
+        found = Found(args, folder, stack)
         if "dense" in args.parts:
-            out["dense"] = dense(args, programs, folder)
-        if {"trace", "lookahead"} & set(args.parts):
-            graph = open_graph(args, folder)
-            if not graph:
-                say("skipped: arxiv.npz was not found; use --graph, set RUNG_TEST_DATA to its "
-                    "folder, use --rmat, or --parts dense")
+            out["dense"] = dense(args, programs, folder, found)
+        if "trace" in args.parts:
+            out["trace"] = trace_part(sampled, programs, folder, found)
+        if "reads" in args.parts:
+            out["reads"] = counted.part(sampled, folder)
+        if "lookahead" in args.parts:
+            graph = sets.open_graph(args, folder)
+            if isinstance(graph, str):
+                say(f"skipped: {graph}, --rmat, or --parts dense")
                 return 77
-            dataset = stage_sampled(args, programs, folder, graph)
-            out["graph"] = graph["name"]
-            if "trace" in args.parts:
-                out["trace"] = trace_part(args, programs, folder, graph, dataset)
-            if "lookahead" in args.parts:
-                out["lookahead"] = lookahead(args, programs, folder, graph, dataset)
+            out["lookahead"] = lookahead(with_defaults(args, "degree", "25,15"), programs, folder,
+                                         graph)
+        out["devices"] = found.about
         print(json.dumps(out, indent=1))
     return 0
 

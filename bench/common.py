@@ -3,6 +3,7 @@
 of the machine in a record."""
 import argparse
 import array
+import glob
 import json
 import os
 import platform
@@ -41,6 +42,10 @@ def size(text):
     return int(match[1]) * UNITS[match[2] or ""]
 
 
+def sizes(text):
+    return [size(one) for one in text.split(",")]
+
+
 def numbers(text):
     return [int(n) for n in text.split(",")]
 
@@ -55,16 +60,17 @@ def names_of(known, what):
     return parse
 
 
-def run_text(command):
+def run_text(command, enter=None):
+    """The output of a command. `enter` is called in the child before it, see limit.py."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                          check=False)
+                          preexec_fn=enter, check=False)
     if done.returncode != 0:
         raise Failure(f"{shlex.join(command)}: exit {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
 
 
-def run_json(command):
-    out = run_text(command)
+def run_json(command, enter=None):
+    out = run_text(command, enter)
     return json.loads(out[out.index("{"):])
 
 
@@ -78,7 +84,8 @@ def command_line(script):
     """The command line of this run, without options that name folders of this machine."""
     words = iter(sys.argv[1:])
     kept = [word for word in words if not (word in ("--rung", "--programs", "--dir", "--torch",
-                                                    "--numpy", "--peers", "--venv", "--source")
+                                                    "--numpy", "--peers", "--venv", "--source",
+                                                    "--graph", "--graphs")
                                           and next(words, None))]
     return shlex.join([f"bench/{script}", *kept])
 
@@ -181,7 +188,7 @@ def features_file(rung, dataset):
 
 def sector_bytes(rung, dataset):
     """The unit of direct reads: 512 bytes, or 4096 on some drives."""
-    return run_json([rung, "plan", "--json", "--quiet", dataset])["sector_bytes"]
+    return run_json([rung, "plan", "--json", "--quiet", "--host", "max", dataset])["sector_bytes"]
 
 
 def lists_bytes(dataset):
@@ -239,15 +246,15 @@ def rmat(scale, seed, folder, edge_factor=16):
             "directions": {"as drawn": False}}
 
 
-def stage_graph(rung, graph, row_bytes, score, undirected, out):
-    """Stages a graph with features of zeros."""
+def stage_graph(rung, graph, row_bytes, score, undirected, out, *more):
+    """Stages a graph with features of zeros. `more`: further options of rung stage."""
     features = f"{out}.features"
     write_hole(features, graph["vertices"] * row_bytes)
     run_json([rung, "stage", "--json", "--quiet", "--graph", graph["edges"],
               *(["--undirected"] if undirected else []),
               "--features", f"raw:{features},u8,{graph['vertices']}x{row_bytes}", "--split",
               f"train={graph['train']}",
-              "--score", score, "--out", out])
+              "--score", score, *more, "--out", out])
     os.unlink(features)
 
 
@@ -263,14 +270,35 @@ def first_line(*command):
     return lines(*command)[0]
 
 
+def caches():
+    """The caches of the first CPU that this process may use, if the kernel reports them."""
+    found = []
+    for path in sorted(glob.glob(f"/sys/devices/system/cpu/cpu{min(os.sched_getaffinity(0))}"
+                                 "/cache/index*")):
+        def text(name, folder=path):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                return file.read().strip()
+        try:
+            found.append({"level": int(text("level")), "type": text("type"),
+                          "bytes": int(text("size").rstrip("K")) * 1024,
+                          "shared_by_cpus": text("shared_cpu_list")})
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def memory_bytes(key):
+    """MemTotal or MemAvailable."""
+    with open("/proc/meminfo", encoding="utf-8") as info:
+        return int(re.search(rf"{key}:\s+(\d+)", info.read())[1]) * 1024
+
+
 def machine(folder=None):
     """The machine; with a folder, also its file system and device."""
     with open("/proc/cpuinfo", encoding="utf-8") as info:
         model = re.search(r"model name\s*: (.+)", info.read())
-    with open("/proc/meminfo", encoding="utf-8") as info:
-        memory_kib = int(re.search(r"MemTotal:\s+(\d+)", info.read())[1])
     what = {"cpu": model[1] if model else platform.machine(), "cpus": os.cpu_count(),
-            "memory_bytes": memory_kib * 1024,
+            "caches": caches(), "memory_bytes": memory_bytes("MemTotal"),
             "kernel": platform.release()}
     if folder:
         what.update(filesystem=first_line("stat", "-f", "-c", "%T", folder),

@@ -60,7 +60,7 @@ def pyg_sampler(indptr, indices, fanouts):
     """The function that PyG's NeighborSampler calls without pyg-lib. Only new vertices draw."""
     import numpy as np   # pylint: disable=import-outside-toplevel
     import torch   # pylint: disable=import-outside-toplevel,import-error
-    import torch_sparse   # pylint: disable=import-outside-toplevel,import-error,unused-import
+    import torch_sparse   # noqa: F401  pylint: disable=all
     colptr, row = torch.from_numpy(indptr), torch.from_numpy(indices.astype(np.int64))
 
     def sample(seeds):

@@ -34,6 +34,7 @@ BATCH = 1024            # of the original
 LIMIT = 24 << 30        # for the original
 LIMIT_MIN = 96 << 20    # below it, the process itself is not a small part
 PHASES = ("generate", "stage", "verify", "plan", "train", "unlimited", "small", "batch1024")
+CONSUMERS = ("consumer", "consumer_without_window")
 ABOUT = ["The graph, rows and labels are synthetic, with the sizes and degrees of the model.",
          "The machine's disk is shared or throttled: reads per second are those of this disk.",
          "The model is small: a share of the original's size, memory limit and batch."]
@@ -183,7 +184,7 @@ def main():
         run = phases.Run(args, model, folder)
         done = {}
         wanted = [name for name in args.phases if not (name == "generate" and args.source)]
-        for name in [*wanted, *(["consumer"] if args.consumer else [])]:
+        for name in [*wanted, *(CONSUMERS if args.consumer else [])]:
             done[name] = getattr(run, name)()
             print_phase(done[name])
         found.update(phases=list(done.values()), same_losses=compare_losses(done))

@@ -20,7 +20,6 @@ import argparse
 import glob
 import json
 import os
-import sys
 
 from common import ROOT, Failure, numbers, record, run_json, run_main, say, temporary_folder
 
@@ -39,8 +38,8 @@ def find_graphs(args):
     found = {}
     for name in ("arxiv", "cora"):
         paths = [os.path.join(folder, f"{name}.npz") for folder in folders()]
-        found.update({name: os.path.abspath(path) for path in reversed(paths)
-                      if os.path.exists(path)})
+        for path in filter(os.path.exists, reversed(paths)):
+            found[name] = os.path.abspath(path)
     for path in sorted(glob.glob(os.path.join(args.graphs, "*.npz"))) if args.graphs else []:
         found[os.path.basename(path)[:-len(".npz")]] = os.path.abspath(path)
     return {name: path for name, path in found.items() if not args.names or name in args.names}

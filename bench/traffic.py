@@ -13,7 +13,6 @@ import argparse
 import json
 import os
 import shutil
-import sys
 import tempfile
 
 from common import (ROOT, Failure, arxiv, find_graph, lists_bytes, numbers, record, rmat, run_json,

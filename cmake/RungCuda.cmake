@@ -63,9 +63,9 @@ function(rung_cuda_probe)
   unset(runtime CACHE)
   set(target ${root}/../targets/${CMAKE_SYSTEM_PROCESSOR}-linux)
   find_library(runtime cudart_static PATHS ${root}/../lib64 ${root}/../lib ${target}/lib
-    ${root}/../lib/${CMAKE_LIBRARY_ARCHITECTURE} NO_CACHE)
+    ${root}/../lib/${CMAKE_LIBRARY_ARCHITECTURE} NO_CACHE NO_CMAKE_FIND_ROOT_PATH)
   find_path(include_folder cuda_runtime_api.h PATHS ${root}/../include ${target}/include
-    NO_DEFAULT_PATH NO_CACHE)
+    NO_DEFAULT_PATH NO_CACHE NO_CMAKE_FIND_ROOT_PATH)
   if(NOT include_folder)
     find_path(include_folder cuda_runtime_api.h NO_CACHE)
   endif()

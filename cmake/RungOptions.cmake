@@ -74,19 +74,27 @@ rung_decide(IO_URING liburing_FOUND "liburing ${liburing_VERSION}"
   "liburing 2.3 or newer was not found (Debian: liburing-dev)")
 rung_decide(NUMA numa_FOUND "libnuma ${numa_VERSION}" "libnuma was not found (Debian: libnuma-dev)")
 rung_decide(OPENMP OpenMP_C_FOUND "OpenMP ${OpenMP_C_VERSION}" "${openmp_missing}")
-rung_decide(BLAS openblas_FOUND "OpenBLAS ${openblas_VERSION}"
-  "OpenBLAS was not found (Debian: libopenblas-dev)")
+# `rung train` loads OpenBLAS with dlopen(), by default by the name that linking would record.
+set(RUNG_BLAS_LIBRARY "" CACHE STRING
+  "OpenBLAS that `rung train` loads, such as libopenblas.so.0; empty: that of pkg-config")
+if(RUNG_BLAS_LIBRARY)
+  rung_decide(BLAS TRUE "${RUNG_BLAS_LIBRARY} of the system, if it is installed" "")
+else()
+  rung_decide(BLAS openblas_FOUND "OpenBLAS ${openblas_VERSION}"
+    "OpenBLAS was not found (Debian: libopenblas-dev)")
+endif()
 rung_decide(CUDA cuda_ready "CUDA ${cuda_version}, for gathers on GPUs" "${cuda_missing}")
 
 # How rung itself is compiled. Programs that link it do not inherit these flags.
 add_library(rung_build INTERFACE)
 target_compile_definitions(rung_build INTERFACE _GNU_SOURCE)
 # -fno-math-errno and -fno-trapping-math: without them loops with a square root or a conditional
-# division are not vectorised.
+# division are not vectorised. -ffp-contract=off: no fused multiply-add, so that scores are the same
+# on x86-64 and aarch64, except for the last bits of libm's functions.
 target_compile_options(rung_build INTERFACE -Wall -Wextra -Wshadow -Wconversion
   $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>
   $<$<BOOL:${RUNG_WERROR}>:-Werror> $<$<CONFIG:Release>:-O3>
-  -fno-math-errno -fno-trapping-math)
+  -fno-math-errno -fno-trapping-math -ffp-contract=off)
 if(NOT RUNG_HAVE_OPENMP)
   target_compile_options(rung_build INTERFACE -Wno-unknown-pragmas)
 endif()
@@ -141,10 +149,11 @@ endforeach()
 list(JOIN rung_private_libs " " RUNG_PC_LIBS_PRIVATE)
 
 # Libraries that rung's own programs link. With RUNG_STATIC_DEPS the programs run on machines
-# without these libraries, except three that stay shared: libzip, for which Debian has no archive,
-# OpenBLAS and the OpenMP runtime. librung.so links only the C++ and compiler runtimes statically,
-# because the other archives are not position-independent.
+# without these libraries, except three that stay shared: libzip if it has no archive (in Debian),
+# OpenBLAS, and an OpenMP runtime that is not GCC's. librung.so links only the C++ and compiler
+# runtimes statically, because the other archives are not position-independent.
 set(rung_jansson PkgConfig::jansson)
+set(rung_openmp OpenMP::OpenMP_C)
 if(NOT RUNG_STATIC_DEPS)
   add_library(rung_program_deps ALIAS rung_deps)
 else()
@@ -153,7 +162,7 @@ else()
   set(CMAKE_BUILD_RPATH "$ORIGIN/lib;$ORIGIN/../lib")
   add_link_options(LINKER:--disable-new-dtags)
   function(rung_archive out name package)
-    find_library(RUNG_ARCHIVE_${name} NAMES lib${name}.a)
+    find_library(RUNG_ARCHIVE_${name} NAMES lib${name}.a HINTS ${ARGN})
     mark_as_advanced(RUNG_ARCHIVE_${name})
     if(NOT RUNG_ARCHIVE_${name})
       message(FATAL_ERROR
@@ -176,7 +185,16 @@ else()
     target_link_libraries(rung_program_deps INTERFACE ${numa_archive})
   endif()
   if(RUNG_HAVE_OPENMP)
-    target_link_libraries(rung_program_deps INTERFACE OpenMP::OpenMP_C)
+    if(OpenMP_gomp_LIBRARY)
+      get_filename_component(gomp ${OpenMP_gomp_LIBRARY} DIRECTORY)
+      rung_archive(gomp_archive gomp libgcc-12-dev ${gomp})
+      add_library(rung_gomp INTERFACE)
+      target_compile_options(rung_gomp INTERFACE ${OpenMP_C_FLAGS})
+      target_link_libraries(rung_gomp INTERFACE
+        ${gomp_archive} Threads::Threads ${CMAKE_DL_LIBS})
+      set(rung_openmp rung_gomp)
+    endif()
+    target_link_libraries(rung_program_deps INTERFACE ${rung_openmp})
   endif()
   if(RUNG_HAVE_CUDA)
     target_link_libraries(rung_program_deps INTERFACE ${cuda_archives})
@@ -187,11 +205,12 @@ endif()
 add_library(rung_tool_deps INTERFACE)
 target_link_libraries(rung_tool_deps INTERFACE ${rung_jansson} m)
 if(RUNG_HAVE_OPENMP)
-  target_link_libraries(rung_tool_deps INTERFACE OpenMP::OpenMP_C)
+  target_link_libraries(rung_tool_deps INTERFACE ${rung_openmp})
 endif()
-set(RUNG_BLAS_LIBRARY "")
-# `rung train` loads OpenBLAS with dlopen(), by the name that linking would have recorded.
 if(RUNG_HAVE_BLAS)
+  target_link_libraries(rung_tool_deps INTERFACE ${CMAKE_DL_LIBS})
+endif()
+if(RUNG_HAVE_BLAS AND NOT RUNG_BLAS_LIBRARY)
   find_library(RUNG_OPENBLAS openblas HINTS ${openblas_LIBRARY_DIRS} NO_CACHE REQUIRED)
   execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${RUNG_OPENBLAS}
                   OUTPUT_VARIABLE openblas_headers ERROR_QUIET)
@@ -200,13 +219,16 @@ if(RUNG_HAVE_BLAS)
   else()
     get_filename_component(RUNG_BLAS_LIBRARY ${RUNG_OPENBLAS} NAME)
   endif()
-  target_include_directories(rung_tool_deps INTERFACE ${openblas_INCLUDE_DIRS})
-  target_link_libraries(rung_tool_deps INTERFACE ${CMAKE_DL_LIBS})
   list(APPEND CMAKE_BUILD_RPATH ${openblas_LIBRARY_DIRS})
 endif()
 
 find_package(Git QUIET)
-set(RUNG_COMMIT unknown)
+# `git archive` writes the commit to commit.txt. The length of %h would depend on the clone.
+file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/commit.txt RUNG_COMMIT)
+string(SUBSTRING "${RUNG_COMMIT}" 0 12 RUNG_COMMIT)
+if(NOT RUNG_COMMIT MATCHES "^[0-9a-f]+$")
+  set(RUNG_COMMIT unknown)
+endif()
 if(GIT_FOUND AND EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/.git)
   execute_process(COMMAND ${GIT_EXECUTABLE} describe --always --dirty --abbrev=12
     WORKING_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}
@@ -234,4 +256,7 @@ function(rung_print_summary)
       message(STATUS "  ${name}: no, ${RUNG_WHY_${part}}")
     endif()
   endforeach()
+  if(NOT RUNG_CORE_ONLY)
+    message(STATUS "  man pages: ${RUNG_WHY_MAN}")
+  endif()
 endfunction()

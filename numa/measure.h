@@ -34,7 +34,9 @@
 #define RUNG__MEASURE_DEPTH_MAX  128u /* maximum number of reads in flight */
 /* maximum number of additional row sizes, or of queue depths, in a request */
 #define RUNG__MEASURE_ROWS_MAX 64u
-#define RUNG__MEASURE_ROWS     7u /* number of standard row sizes */
+/* name of a value for the progress, cut if longer */
+#define RUNG__MEASURE_STEP_BYTES 64u
+#define RUNG__MEASURE_ROWS       7u /* number of standard row sizes */
 
 /* ---- threads ---- */
 
@@ -117,8 +119,12 @@ struct rung__measuring {
 	size_t row_count;
 	struct rung__measure_gpu_sizes gpu_sizes;
 	uint64_t gpu_table_bytes_advised; /* smallest such size of a GPU's table */
-	const char *step;                 /* the matrix that is being measured */
-	uint64_t done, total;             /* its results so far and in total, for the progress */
+	/* For the progress: the value that is being measured, the matrices that are complete and
+	 * all of them, and the results of the current one so far and in total. */
+	char step[RUNG__MEASURE_STEP_BYTES];
+	const char *matrix_name;
+	size_t matrices_done, matrix_count;
+	uint64_t done, total;
 };
 
 /** Idle latency in ns from the CPUs of a node to memory of a node; both are positions in
@@ -146,6 +152,12 @@ void rung__measure_add_once(uint32_t *list, size_t *count, uint32_t value);
 
 /** Bytes of the ids of a gather whose output is an array of `array_bytes`. */
 uint64_t rung__measure_ids_bytes(const struct rung__measuring *m, uint64_t array_bytes);
+
+/** Report the value that is measured next. @return 0 or RUNG_E_CANCELED */
+int rung__measure_next(struct rung__measuring *m, const struct rung_numa_result *like);
+
+/** Report progress under the name m->step. @return 0 or RUNG_E_CANCELED */
+int rung__measure_progress(struct rung__measuring *m);
 
 /** Begin a matrix. `total` is the estimated number of its results, for the progress. */
 void rung__measure_step(struct rung__measuring *m, uint64_t total);

@@ -103,6 +103,8 @@ static int touch_by(struct rung__measuring *m, size_t idx, uint64_t page_bytes, 
 	int rc = rung__measure_samples(m, m->opts.samples, &seconds);
 
 	if (rc == 0)
+		rc = rung__measure_next(m, &like);
+	if (rc == 0)
 		rc = rung__measure_team(m, idx, all_cores, &team);
 	if (rc == RUNG_E_NOSUP)
 		rc = rung__measure_why(m, rc, &why);
@@ -206,6 +208,8 @@ static int register_memory(struct rung__measuring *m, size_t idx, struct rung_nu
 		return rung__measure_absent(m, like, 0,
 		                            rung__measure_text(m, "io_uring: %s", strerror(-rc)));
 	rc = rung__measure_samples(m, r.samples, &r.seconds);
+	if (rc == 0)
+		rc = rung__measure_next(m, like);
 	if (rc == 0)
 		rc = rung__measure_team(m, idx, false, &team);
 	if (rc == 0) {

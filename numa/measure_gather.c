@@ -188,6 +188,8 @@ static int measure_rows(struct rung__measuring *m, const struct rung__measure_pa
 	/* seconds of gathers and copies, and two arrays of scratch space */
 	rc = rung__measure_samples(m, 4 * (size_t)m->opts.samples, &seconds);
 	if (rc == 0)
+		rc = rung__measure_next(m, &like);
+	if (rc == 0)
 		rc = rung__measure_team(m, pair->cpu_idx, all_cores, &team);
 	if (rc < 0)
 		return rc;

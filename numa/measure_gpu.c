@@ -149,6 +149,9 @@ static int measure_kind(struct rung__measuring *m, const struct pair *pair,
 	like.row_bytes = row_bytes;
 	if (why)
 		return rung__measure_absent(m, &like, pair->group, why);
+	rc = rung__measure_next(m, &like);
+	if (rc < 0)
+		return rc;
 	set_copies(m, pair, kind, &work);
 	if (work.copy_count == 0)
 		rc = set_gather(m, pair, row_bytes, &work, &ids);

@@ -107,7 +107,9 @@ static int measure_idle(struct rung__measuring *m, const struct rung__measure_pa
 	if (pair->why)
 		return rung__measure_absent(m, &like, 0, pair->why);
 	like.threads = 1;
-	rc = make_chase(m, pair, &load.at);
+	rc = rung__measure_next(m, &like);
+	if (rc == 0)
+		rc = make_chase(m, pair, &load.at);
 	if (rc == 0)
 		rc = rung__measure_team(m, pair->cpu_idx, false, &work.team);
 	if (rc == 0)
@@ -174,6 +176,8 @@ static int measure_level(struct rung__measuring *m, const struct rung__measure_p
 	double *chase_s;
 	int rc = rung__measure_samples(m, 2 * (size_t)samples, &chase_s);
 
+	if (rc == 0)
+		rc = rung__measure_next(m, &like);
 	if (rc == 0) /* level 0 runs the chase alone */
 		rc = rung__measure_team(m, pair->cpu_idx, level > 0, &team);
 	if (rc < 0)

@@ -14,54 +14,7 @@
 
 #include "measure.h"
 
-#define CPU              "sys/devices/system/cpu/cpu%" PRIu32
-#define CACHE_LEVELS_MAX 16u /* index folders per CPU, including caches for code */
-
-/* A cache of a CPU; bytes 0: not known. */
-struct cache {
-	uint64_t level, bytes;
-	struct rung_id_list cpus; /* CPUs that share the cache */
-};
-
-/* Parse "32768K": whole KiB, as the kernel writes it. */
-static bool size_of_text(const char *text, uint64_t *bytes_out)
-{
-	char *end;
-	unsigned long long kib = strtoull(text, &end, 10);
-
-	if (end == text || strcmp(end, "K") != 0 || kib > UINT64_MAX / 1024)
-		return false;
-	*bytes_out = kib * 1024;
-	return true;
-}
-
-/* The cache of the highest level that has a size. Indexes end at the first one without a level.
- * @return 1, 0 if the kernel does not report it, or a failure */
-static int last_cache(struct rung__sys *sys, uint32_t cpu, struct cache *cache_out)
-{
-	struct cache last = { 0 };
-
-	for (uint32_t i = 0; i < CACHE_LEVELS_MAX; i++) {
-		struct cache cache = { 0 };
-		const char *size = NULL;
-		int rc = rung__sys_number(sys, 10, 255, &cache.level,
-		                          CPU "/cache/index%" PRIu32 "/level", cpu, i);
-
-		if (rc == 0)
-			break;
-		if (rc > 0)
-			rc = rung__sys_text(sys, &size, CPU "/cache/index%" PRIu32 "/size", cpu, i);
-		if (rc >= 0)
-			rc = rung__sys_ids(sys, RUNG__CPUS_MAX, &cache.cpus,
-			                   CPU "/cache/index%" PRIu32 "/shared_cpu_list", cpu, i);
-		if (rc < 0)
-			return rc;
-		if (size && size_of_text(size, &cache.bytes) && cache.level >= last.level)
-			last = cache;
-	}
-	*cache_out = last;
-	return last.bytes > 0;
-}
+#define CPU "sys/devices/system/cpu/cpu%" PRIu32
 
 /*
  * Add a CPU to its node if it is the first allowed CPU of its core: hardware threads of one core
@@ -72,7 +25,7 @@ static int read_core(struct rung__sys *sys, uint32_t cores_max, struct rung__mea
                      const struct rung_id_list *allowed, uint32_t cpu)
 {
 	struct rung_id_list siblings = { 0 };
-	struct cache cache = { 0 };
+	struct rung__sys_cache second, last;
 	int rc = rung__sys_ids(sys, RUNG__CPUS_MAX, &siblings, CPU "/topology/thread_siblings_list",
 	                       cpu);
 
@@ -84,14 +37,14 @@ static int read_core(struct rung__sys *sys, uint32_t cores_max, struct rung__mea
 	}
 	if (node->core_count < cores_max)
 		node->cores[node->core_count++] = cpu;
-	rc = last_cache(sys, cpu, &cache);
-	if (rc <= 0)
+	rc = rung__sys_caches(sys, cpu, &second, &last);
+	if (rc < 0)
 		return rc;
-	for (uint32_t i = 0; i < cache.cpus.count && cache.cpus.ids[i] < cpu; i++) {
-		if (rung__ids_have(allowed, cache.cpus.ids[i]))
+	for (uint32_t i = 0; i < last.cpus.count && last.cpus.ids[i] < cpu; i++) {
+		if (rung__ids_have(allowed, last.cpus.ids[i]))
 			return 0;
 	}
-	node->cache_bytes += cache.bytes;
+	node->cache_bytes += last.bytes;
 	return 0;
 }
 

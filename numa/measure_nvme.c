@@ -33,6 +33,7 @@
 #define WRITE_BYTES (4u << 20)
 #define POOL_BYTES  ((uint64_t)DEPTH_MAX * READ_BYTES_MAX) /* room for every read of a full queue */
 #define SECTOR_MIN  512u
+#define WRITE_STEPS 8u /* of the progress, for the temporary file: as many values take as long */
 /* least share of a file's bytes that are on the disk: reads of a hole never reach the disk */
 #define SPARSE 0.9
 
@@ -151,6 +152,8 @@ static int measure_value(struct nvme_reader *reader, const struct rung_numa_resu
 
 	like.row_bytes = burst->read_bytes;
 	like.queue_depth = burst->depth;
+	if (rc == 0)
+		rc = rung__measure_next(m, &like);
 	/* the first burst is short, and its time is not used */
 	for (uint32_t i = 0; i <= m->opts.samples && rc == 0; i++) {
 		burst->ns = (uint64_t)(i ? sample_ns : sample_ns / 4);
@@ -351,15 +354,17 @@ static int measure_file(struct rung__measuring *m, const char *path, uint32_t gr
 static int write_file(struct rung__measuring *m, struct rung__direct *file, uint64_t bytes)
 {
 	uint64_t *words = rung__map_pages(WRITE_BYTES);
+	const uint64_t done = m->done;
 	int rc = words ? 0 : rung__measure_out_of_memory();
 
+	snprintf(m->step, sizeof(m->step), "nvme, writing the file");
 	for (uint64_t at = 0; at < bytes && rc == 0; at += WRITE_BYTES) {
 		for (uint64_t i = 0; i < WRITE_BYTES / sizeof(*words); i++)
 			words[i] = rung__mix64(at + i);
 		rc = rung__direct_write(file, words, RUNG__MIN(WRITE_BYTES, bytes - at), at);
-		if (rc == 0 && m->opts.progress &&
-		    m->opts.progress(m->opts.progress_ctx, "writing the file", at, bytes))
-			rc = rung__fail(RUNG_E_CANCELED, "measuring: canceled");
+		m->done = done + WRITE_STEPS * RUNG__MIN(at + WRITE_BYTES, bytes) / bytes;
+		if (rc == 0)
+			rc = rung__measure_progress(m);
 	}
 	if (rc == 0 && fsync(file->fd) != 0)
 		rc = rung__fail_errno(errno, "%s: cannot be synced to the device", file->name);
@@ -466,7 +471,8 @@ int rung__measure_nvme(struct rung__measuring *m)
 	int rc = 0;
 
 	rung_topology_info(m->topology, &info);
-	rung__measure_step(m, (given ? given : info.nvme_count) * values * m->node_count);
+	rung__measure_step(m, (given ? given : info.nvme_count) * values * m->node_count +
+	                              (m->opts.dir ? WRITE_STEPS : 0));
 	for (size_t i = 0; i < m->opts.file_count && rc == 0; i++)
 		rc = measure_file(m, rung__measure_text(m, "%s", m->opts.files[i]), group++);
 	if (m->opts.dir && rc == 0)

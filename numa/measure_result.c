@@ -16,6 +16,7 @@
 
 /* Runs to find the number of passes. Each multiplies it by up to 1e6. */
 #define CALIBRATIONS_MAX 4u
+#define PROGRESS_UNITS   UINT64_C(1000) /* of a matrix */
 
 int rung__measure_out_of_memory(void)
 {
@@ -28,13 +29,51 @@ void rung__measure_step(struct rung__measuring *m, uint64_t total)
 	m->total = total;
 }
 
-/* Call the caller's progress function, which may cancel the measurement. */
-static int report_progress(struct rung__measuring *m)
+/* The matrices differ in their number of values, but not as much in time: each is a thousand units
+ * of the progress. */
+int rung__measure_progress(struct rung__measuring *m)
 {
+	const uint64_t all = PROGRESS_UNITS * RUNG__MAX(m->matrix_count, (size_t)1),
+		       part = RUNG__MIN(m->done, m->total) * PROGRESS_UNITS /
+	                      RUNG__MAX(m->total, UINT64_C(1));
+
 	if (m->opts.progress &&
-	    m->opts.progress(m->opts.progress_ctx, m->step, m->done, RUNG__MAX(m->done, m->total)))
+	    m->opts.progress(m->opts.progress_ctx, m->step,
+	                     RUNG__MIN(PROGRESS_UNITS * m->matrices_done + part, all), all))
 		return rung__fail(RUNG_E_CANCELED, "measuring: canceled");
 	return 0;
+}
+
+/* Append to the name of the step. */
+static void add_text(struct rung__measuring *m, const char *format, ...)
+{
+	const size_t used = strlen(m->step);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(m->step + used, sizeof(m->step) - used, format, args);
+	va_end(args);
+}
+
+/* "gather 512 bytes, node 0 -> 1", "nvme 4 KiB, depth 32" */
+int rung__measure_next(struct rung__measuring *m, const struct rung_numa_result *like)
+{
+	const unsigned long long bytes = like->row_bytes;
+
+	*m->step = 0;
+	add_text(m, "%s", m->matrix_name);
+	if (like->kind)
+		add_text(m, " %s", like->kind);
+	if (bytes)
+		add_text(m, bytes % 1024 ? " %llu bytes" : " %llu KiB",
+		         bytes % 1024 ? bytes : bytes / 1024);
+	if (like->queue_depth)
+		add_text(m, ", depth %u", like->queue_depth);
+	if (like->memory_node >= 0 && like->cpu_node >= 0)
+		add_text(m, ", node %d -> %d", like->cpu_node, like->memory_node);
+	else if (like->memory_node >= 0)
+		add_text(m, ", node %d", like->memory_node);
+	return rung__measure_progress(m);
 }
 
 struct rung_numa_result rung__measure_blank(enum rung_numa_matrix matrix)
@@ -76,7 +115,7 @@ static int add(struct rung__measuring *m, const struct rung_numa_result *like, u
 	report->info.result_count++;
 	*result_out = &report->entries[count].result;
 	m->done++;
-	return report_progress(m);
+	return rung__measure_progress(m);
 }
 
 int rung__measure_absent(struct rung__measuring *m, const struct rung_numa_result *like,

@@ -177,13 +177,17 @@ static int measure(struct rung__measuring *m)
 	const uint64_t begin_ns = rung__now_ns();
 	int rc = prepare(m);
 
+	m->matrix_count = (size_t)__builtin_popcount(m->opts.matrices);
 	report->info.began_s = (int64_t)time(NULL);
 	if (rc == 0 && (m->opts.matrices & RUNG_NUMA_NVME))
 		rc = rung__measure_nvme_check(m);
 	for (size_t i = 0; i < RUNG__ARRAY_LEN(matrices) && rc == 0; i++) {
-		m->step = matrices[i].name;
-		if (m->opts.matrices & (uint32_t)matrices[i].matrix)
-			rc = matrices[i].measure(m);
+		if (!(m->opts.matrices & (uint32_t)matrices[i].matrix))
+			continue;
+		m->matrix_name = matrices[i].name;
+		snprintf(m->step, sizeof(m->step), "%s", m->matrix_name);
+		rc = matrices[i].measure(m);
+		m->matrices_done++;
 	}
 	if (rc == 0)
 		qsort(report->entries, report->info.result_count, sizeof(*report->entries),

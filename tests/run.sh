@@ -8,15 +8,18 @@ usage() {
 	cat <<'EOF'
 usage: tests/run.sh [--all] [--no-install | --install-only] [--jobs N]
 
-Builds in build/ and runs the tests there.
+Builds in build/ and runs the tests there, except those with the label "long" (ctest -L long).
 
-  --all           also build with clang, with AddressSanitizer and UBSan, with every option off, and
-                  src/ alone (RUNG_CORE_ONLY), and run the tests of each; run the race programs
-                  under ThreadSanitizer, and the parsers under libFuzzer for RUNG_FUZZ_SECONDS each
-                  (20). The folders are build-clang/, build-asan/, build-minimal/, build-core/,
-                  build-tsan/ and build-fuzz/. Also test the Python package as pip installs it,
-                  with torch and PyG, in build-python/venv: several GB from pip's index, skipped if
-                  the installation fails or takes more than 15 minutes. CUDA's disassembler, for
+  --all           run the long tests, too. Also build with clang, with AddressSanitizer and UBSan,
+                  with every option off, and src/ alone (RUNG_CORE_ONLY), and run the tests of each;
+                  run the race programs under ThreadSanitizer, and the parsers under libFuzzer for
+                  RUNG_FUZZ_SECONDS each (20). The folders are build-clang/, build-asan/,
+                  build-minimal/, build-core/, build-tsan/ and build-fuzz/. Also build the wheels
+                  for x86_64 and aarch64 in build-wheel/, run the C tests for aarch64 under qemu
+                  (build-aarch64/), and test the wheel for x86_64 with torch and PyG, and its style
+                  and types with ruff, mypy and pyright, in build-python/venv, and with torch 2.2
+                  and GraphBolt in build-python/graphbolt: several GB from pip's index, skipped if
+                  an installation fails or takes more than 15 minutes. CUDA's disassembler, for
                   the test of machine code, is installed there, too
   --no-install    install no packages
   --install-only  install the packages and stop
@@ -59,7 +62,9 @@ cd "$(dirname "$0")/.."
 # shellcheck source=tools/packages.sh
 . tools/packages.sh
 if [ $install = yes ]; then
-	rung_install "${RUNG_PACKAGES_BUILD[@]}" "${RUNG_PACKAGES_TEST[@]}" || exit 1
+	packages=("${RUNG_PACKAGES_BUILD[@]}" "${RUNG_PACKAGES_TEST[@]}")
+	[ $all = no ] || packages+=("${RUNG_PACKAGES_WHEEL[@]}")
+	rung_install "${packages[@]}" || exit 1
 	tests/vm/kernel.sh ||
 		echo "== no kernel for the tests in a virtual machine: they will be skipped" >&2
 fi
@@ -119,51 +124,119 @@ install_disassembler() {
 		nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm
 }
 
-# The package as users install it: the wheel that pip builds, which contains the library, together
-# with torch and PyG.
-install_python() {
-	[ -x build-python/venv/bin/python ] || python3 -m venv build-python/venv || exit
-	exec timeout 900 build-python/venv/bin/pip install --disable-pip-version-check \
-		'./python[pyg,progress,test]'
+# install ENVIRONMENT EXTRAS PACKAGE...: the package as users install it, in build-python/. The file
+# `ready` marks it as complete.
+install() {
+	local folder=build-python/$1 wheel pip
+	wheel=$(echo build-wheel/rung-*_x86_64.whl)[$2]
+	shift 2
+	pip=("$folder/bin/python" -m pip --disable-pip-version-check install)
+	[ -x "$folder/bin/python" ] || python3 -m venv "$folder" || return
+	"${pip[@]}" --no-deps --force-reinstall "$wheel" &&
+		timeout 900 "${pip[@]}" "$wheel" "$@" && touch "$folder/ready"
 }
 
-# Downloads are slow, so they run in the background of the default build and its tests.
+# Downloads are slow, so they run in the background of the default build and its tests. The last
+# version of GraphBolt in PyPI needs torch 2.2 or older.
 begin_python() {
 	mkdir -p build-python
+	rm -f build-wheel/rung-*.whl build-python/{*/ready,*.status,venv.log,graphbolt.log}
 	install_disassembler >build-python/disassembler.log 2>&1 ||
 		echo "== no disassembler for gpu/test_sass: see build-python/disassembler.log" >&2
-	install_python >build-python/install.log 2>&1 &
+	set -m   # a process group, so that its children can be stopped, too
+	{
+		build_wheel x86_64 || exit
+		install venv pyg,progress,dev >build-python/venv.log 2>&1 || true
+		install graphbolt graphbolt pytest pytest-xdist >build-python/graphbolt.log 2>&1
+	} &
 	installing=$!
-	trap 'kill $installing 2>/dev/null || true' EXIT
+	set +m
+	trap 'kill -- -$installing 2>/dev/null || true' EXIT
+	trap 'exit 130' INT TERM
+}
+
+build_wheel() {
+	local status=0 start=$SECONDS
+	tools/wheel.sh --arch "$1" --jobs "$jobs" >"build-python/wheel-$1.log" 2>&1 || status=$?
+	echo "$status $((SECONDS - start))" >"build-python/wheel-$1.status"
+	return $status
+}
+
+# check_wheel ARCH: auditwheel's verdict is printed, and a bad one fails. Without a wheel the status
+# is 1.
+check_wheel() {
+	local log=build-python/wheel-$1.log status seconds what
+	read -r status seconds <"build-python/wheel-$1.status"
+	what="build-wheel/$1: the wheel, $seconds s"
+	printf '\n== build-wheel/%s: the wheel\n' "$1"
+	tail -n 12 "$log"
+	case $status in
+	0) passed+=("$what") ;;
+	3) skipped+=("$what: a download failed; see $log"); return 1 ;;
+	4) skipped+=("$what: not possible here; see $log"); return 1 ;;
+	*) failed+=("$what; see $log, which ends:"$'\n'"$(tail -n 8 "$log")"); return 1 ;;
+	esac
+}
+
+# The wheel for aarch64, and C tests under qemu. It refuses io_uring, so the engine is pread.
+check_aarch64() {
+	local tool slow
+	for tool in aarch64-linux-gnu-gcc qemu-aarch64-static; do
+		command -v $tool >/dev/null && continue
+		skipped+=("build-wheel/aarch64: the wheel and its tests: $tool was not found")
+		return
+	done
+	build_wheel aarch64 || true
+	check_wheel aarch64 || return 0
+	slow='unit/test_(inflate|measure|placement_memory|source_generated|expected|score_edges)$'
+	slow="$slow|unit/test_(divide|stage|stage_faults|dataset)$|in-place$"
+	# test_store_memory starts itself again, without qemu
+	slow="$slow|contract/test_(share|store$|store_memory$)"
+	RUNG_OTHER=$PWD/build/rung check "aarch64 under qemu" build-aarch64 "${debug[@]}" \
+		-DCMAKE_TOOLCHAIN_FILE="$PWD/build-wheel/aarch64/toolchain.cmake" \
+		-DRUNG_STATIC_DEPS=ON -DRUNG_BLAS=OFF \
+		-- --label-regex "unit|contract|emulated" --exclude-regex "$slow"
+}
+
+# python_tests ENVIRONMENT WHAT FILE...: run tests in an environment of begin_python()
+python_tests() {
+	local folder=build-python/$1 what=$2 start=$SECONDS
+	shift 2
+	printf '\n== %s: %s\n' "$folder" "$what"
+	if [ ! -f "$folder.log" ]; then
+		skipped+=("$folder: $what: the wheel was not built")
+	elif [ ! -f "$folder/ready" ]; then
+		tail -n 5 "$folder.log"
+		skipped+=("$folder: $what: the installation failed or timed out; see $folder.log")
+	elif env -u PYTHONPATH -u RUNG_LIBRARY OMP_WAIT_POLICY=passive RUNG="$PWD/build/rung" \
+		RUNG_SIM_LIBRARY="$PWD/build/tests/librung_sim.so" \
+		"$folder/bin/python" -B -m pytest -p no:cacheprovider -q -rs \
+		-o faulthandler_timeout=600 --numprocesses "$jobs" --dist worksteal "$@"; then
+		passed+=("$folder: $what, $((SECONDS - start)) s")
+	else
+		failed+=("$folder: $what, $((SECONDS - start)) s")
+	fi
 }
 
 check_python() {
-	local what="Python with torch and PyG" start=$SECONDS tests
+	local tests
 	# tests without torch, or with the stand-in for it, have passed in build/; test_layout
 	# checks the library in the wheel
-	mapfile -t tests < <(grep -lr --include='test_*.py' torch python/tests |
+	mapfile -t tests < <(grep -lr --include='test_*.py' --exclude-dir=typed torch python/tests |
 		xargs grep -L '"standin"'
 		echo python/tests/test_layout.py)
-	printf '\n== build-python: %s\n' "$what"
-	if ! wait "$installing"; then
-		tail -n 5 build-python/install.log
-		what="$what: the installation failed or timed out"
-		skipped+=("build-python: $what; see build-python/install.log")
-		return
-	fi
-	if env -u PYTHONPATH -u RUNG_LIBRARY OMP_WAIT_POLICY=passive RUNG="$PWD/build/rung" \
-		RUNG_SIM_LIBRARY="$PWD/build/tests/librung_sim.so" \
-		build-python/venv/bin/python -B -m pytest -p no:cacheprovider -q -rs \
-		-o faulthandler_timeout=600 --numprocesses "$jobs" --dist worksteal \
-		"${tests[@]}"; then
-		passed+=("build-python: $what, $((SECONDS - start)) s")
-	else
-		failed+=("build-python: $what, $((SECONDS - start)) s")
-	fi
+	python_tests venv "Python with torch and PyG" "${tests[@]}"
+	python_tests venv "ruff, mypy and pyright" python/tests/typed
+	python_tests graphbolt "Python with torch 2.2 and GraphBolt" python/tests/peers \
+		python/tests/loader/test_{graphbolt,loader}.py python/tests/test_{arrays,gather}.py
 }
 
 [ $all = no ] || begin_python
-check "the default build" build
+if [ $all = yes ]; then
+	check "the default build" build
+else
+	check "the default build" build -- --label-exclude '^long$'
+fi
 if [ $all = yes ]; then
 	debug=(-DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1" -DRUNG_CUDA=OFF
 		-DRUNG_BENCH=OFF)
@@ -184,10 +257,13 @@ if [ $all = yes ]; then
 	check "every option off" build-minimal "${off[@]}" -- --label-regex "unit|contract|cli" \
 		--exclude-regex "in-place$|share_(refusals|users)|$slow"
 	check "src/ alone, every option off" build-core "${off[@]}" -DRUNG_CORE_ONLY=ON
+	check_aarch64
 	target=fuzz
 	check "parsers under libFuzzer" build-fuzz "${debug[@]}" -DCMAKE_C_COMPILER=clang \
 		-DRUNG_FUZZ=ON -DRUNG_SANITIZE=address,undefined \
 		-- --label-regex fuzz --parallel $((2 * jobs))
+	wait "$installing" || true
+	check_wheel x86_64 || true
 	check_python
 fi
 

@@ -219,9 +219,9 @@ void tool_interrupt_hint(const char *path, const char *text)
 	atomic_store(&hint_text, text);
 }
 
-void tool_interrupt_bar(int drawn)
+int tool_interrupt_bar(int drawn)
 {
-	atomic_store(&bar_drawn, drawn);
+	return atomic_exchange(&bar_drawn, drawn);
 }
 
 void tool_interrupt_end(void)

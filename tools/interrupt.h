@@ -51,8 +51,9 @@ void tool_interrupt_forget(const char *path);
  * valid. */
 void tool_interrupt_hint(const char *path, const char *text);
 
-/** Record whether the terminal's line shows a bar, which the handler would have to clear. */
-void tool_interrupt_bar(int drawn);
+/** Record whether the terminal's line shows a bar, which the handler would have to clear.
+ * @return whether it did before */
+int tool_interrupt_bar(int drawn);
 
 /** End the process by the signal that was received. The caller has flushed standard output. */
 _Noreturn void tool_interrupt_end(void);

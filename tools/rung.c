@@ -41,12 +41,15 @@ static const struct subcommand subcommands[] = {
 	  "re-read a staged dataset and compare its checksums" },
 	{ "info", "rung info", cmd_info, "print the contents of a staged dataset" },
 	{ "plan", "rung plan", cmd_plan,
-	  "place rows in tiers, and predict the traffic of each tier" },
+	  "compare memory budgets, and predict the hits and the time of an epoch" },
 	{ "trace", "rung trace", cmd_trace,
 	  "sample epochs, and count the hits of tiers and row orders" },
 	{ "numa", "rung numa", cmd_numa,
 	  "print and measure NUMA nodes, GPUs, NVMe drives and their links" },
 	{ "bench", "rung bench", cmd_bench, "measure gathers from a staged dataset" },
+	{ "doctor", "rung doctor", cmd_doctor,
+	  "check kernel, limits, drive and GPU, and print what to change" },
+	{ "top", "rung top", cmd_top, "show what the stores of running processes do" },
 	{ "train", "rung train", RUN_TRAIN, "train a small GraphSAGE on a staged dataset" },
 };
 
@@ -61,9 +64,14 @@ static void print_usage(FILE *out)
 		        subcommands[i].run ? "" : " (not in this build)");
 	}
 	fprintf(out,
-	        "\n  rung COMMAND --help   options of a command; man rung-COMMAND has the "
-	        "details\n  rung --version        version and built-in features\n\nExit status: 0 "
-	        "done, 1 failed, 2 wrong usage, 3 data do not verify, 77 hardware absent.\n");
+	        "\n  rung help COMMAND   options of a command; man rung-COMMAND has the "
+	        "details\n  rung --version      version and built-in features\n\nExit status: 0 "
+	        "done, 1 failed, 2 wrong usage, 3 data do not verify, 4 worse, 77 no hardware.\n");
+}
+
+static int is_one_of(const char *word, const char *name, const char *letter)
+{
+	return strcmp(word, name) == 0 || strcmp(word, letter) == 0;
 }
 
 static void print_version(void)
@@ -75,26 +83,39 @@ static void print_version(void)
 	for (unsigned i = 0; (name = rung_feature(i, &built_in, &why)) != NULL; i++)
 		printf("  %-9s %-4s %s\n", name, built_in ? "yes" : "no", why);
 	printf("  %-9s %-4s %s\n", "blas", RUNG_HAVE_BLAS ? "yes" : "no", RUNG_WHY_BLAS);
+	printf("\nThese parts are built in; rung doctor checks what this machine permits.\n");
 }
 
-/* Report an unknown command, with the list of commands. @return an exit code */
+/* Report an unknown command, with the nearest one or the list of all. @return an exit code */
 static int unknown(const char *word)
 {
-	fprintf(stderr, "rung: unknown command '%s'; use one of", word);
-	for (size_t i = 0; i < SUBCOMMAND_COUNT; i++)
-		fprintf(stderr, " %s", subcommands[i].name);
-	fputc('\n', stderr);
-	return TOOL_USAGE;
+	char known[256] = "", accepted[320];
+
+	for (size_t i = 0; i < SUBCOMMAND_COUNT; i++) {
+		strcat(known, " ");
+		strcat(known, subcommands[i].name);
+	}
+	snprintf(accepted, sizeof(accepted), "one of%s", known);
+	strcat(known, " help --help --version");
+	return tool_error("rung", TOOL_USAGE, "unknown command '%s'; %s", word,
+	                  tool_meant(word, known, accepted));
 }
 
-static int run(const struct subcommand *command, int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
+	const struct subcommand *command = subcommands;
+
+	while (command < subcommands + SUBCOMMAND_COUNT && strcmp(argv[0], command->name) != 0)
+		command++;
+	if (command == subcommands + SUBCOMMAND_COUNT)
+		return unknown(argv[0]);
 	if (!command->run) {
 		return tool_error(command->full_name, TOOL_FAILED, "not in this build: %s",
 		                  RUNG_WHY_BLAS);
 	}
 	argv[0] = (char *)(uintptr_t)command->full_name; /* argp only reads it */
 	tool_interrupt_init(command->full_name);
+	tool_ask_listen();
 	return command->run(argc, argv);
 }
 
@@ -133,17 +154,16 @@ int main(int argc, char **argv)
 		print_usage(stderr);
 		return TOOL_USAGE;
 	}
-	if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0) {
+	if (strcmp(argv[1], "help") == 0 && argc > 2) {
+		char help[] = "--help", *args[] = { argv[2], help, NULL };
+
+		code = run_command(2, args);
+	} else if (is_one_of(argv[1], "--help", "-h") || strcmp(argv[1], "help") == 0) {
 		print_usage(stdout);
-	} else if (strcmp(argv[1], "--version") == 0) {
+	} else if (is_one_of(argv[1], "--version", "-V")) {
 		print_version();
 	} else {
-		size_t i = 0;
-		while (i < SUBCOMMAND_COUNT && strcmp(argv[1], subcommands[i].name) != 0)
-			i++;
-		if (i == SUBCOMMAND_COUNT)
-			return unknown(argv[1]);
-		code = run(&subcommands[i], argc - 1, argv + 1);
+		code = run_command(argc - 1, argv + 1);
 	}
 	/* a signal was received in a grace period, and the command has cleaned up since; stdio is
 	 * flushed here, because a death by signal does not flush it */

@@ -13,6 +13,9 @@
 #include "interrupt.h"
 #include "tool.h"
 
+#define LINE_COLUMNS  100
+#define REASON_INDENT 13
+
 /* Statuses with a dedicated exit code; all other failures are TOOL_FAILED. */
 int tool_exit_code(int status)
 {
@@ -28,17 +31,49 @@ int tool_exit_code(int status)
 	}
 }
 
+/* The last size without a unit: someone who types 4 usually means GiB. */
+static struct {
+	uint64_t bytes;
+	char number[24]; /* "4 bytes", as errors of the library print it */
+	char hint[64];
+} small_size;
+
+void tool_size_note(const char *option, uint64_t bytes)
+{
+	const unsigned long long number = bytes;
+
+	small_size.bytes = bytes;
+	snprintf(small_size.number, sizeof(small_size.number), " %llu bytes", number);
+	snprintf(small_size.hint, sizeof(small_size.hint), "; did you mean %s %lluGiB?", option,
+	         number);
+}
+
+const char *tool_size_hint(uint64_t bytes)
+{
+	return bytes && bytes == small_size.bytes ? small_size.hint : "";
+}
+
+/* A message does not follow a bar on its line. */
+static void clear_bar(void)
+{
+	if (tool_interrupt_bar(0))
+		fputs("\r\033[K", stderr);
+}
+
 int tool_fail(const char *name, int status)
 {
-	const char *text = rung_last_error();
+	const char *text = rung_last_error(), *hint = "";
 
 	/* main() ends the process by the signal, and die() prints the message */
 	if (status == RUNG_E_CANCELED && tool_interrupted())
 		return TOOL_FAILED;
 	/* results printed earlier come first if both streams go to one file */
 	fflush(stdout);
+	clear_bar();
 	/* no text: the status may be from a function of the tool that has not called the library */
-	fprintf(stderr, "%s: %s\n", name, *text ? text : rung_status_text(status));
+	if (status == RUNG_E_INVAL && small_size.bytes && strstr(text, small_size.number))
+		hint = small_size.hint;
+	fprintf(stderr, "%s: %s%s\n", name, *text ? text : rung_status_text(status), hint);
 	return tool_exit_code(status);
 }
 
@@ -47,6 +82,7 @@ int tool_error(const char *name, int code, const char *format, ...)
 	va_list args;
 
 	fflush(stdout);
+	clear_bar();
 	fprintf(stderr, "%s: ", name);
 	va_start(args, format);
 	vfprintf(stderr, format, args);
@@ -168,7 +204,31 @@ const char *tool_count_text(char text[TOOL_TEXT_BYTES], double count)
 {
 	static const char *const units[] = { "", " k", " M", " G", " T" };
 
+	if (count > 0 && count < 9.95 && count != floor(count)) {
+		/* not "%g" alone, which has an exponent below 0.0001 */
+		snprintf(text, TOOL_TEXT_BYTES, count < 0.01 ? "%.3f" : "%.2g", count);
+		return text;
+	}
+	if (count < 99.95 && count != floor(count)) {
+		snprintf(text, TOOL_TEXT_BYTES, "%.1f", count);
+		return text;
+	}
 	return scaled_text(text, count, 1000, units, 5);
+}
+
+/* Below one second: two or three digits, as the times of a batch or of a read have a larger spread
+ * than the fourth. */
+static const char *fraction_text(char text[TOOL_TEXT_BYTES], double seconds)
+{
+	static const char *const units[] = { "ms", "us", "ns" };
+	unsigned unit = 0;
+
+	/* a little below 1, because 999.7 us would be printed as "1000 us" */
+	for (seconds *= 1e3; seconds < 0.9995 && unit < 2; unit++)
+		seconds *= 1e3;
+	snprintf(text, TOOL_TEXT_BYTES, seconds < 9.95 && unit < 2 ? "%.1f %s" : "%.0f %s", seconds,
+	         units[unit]);
+	return text;
 }
 
 /* Two units at most; minutes from 100 s and hours from 100 min on. */
@@ -176,8 +236,11 @@ const char *tool_seconds_text(char text[TOOL_TEXT_BYTES], double seconds)
 {
 	double whole = floor(seconds); /* so that 119.7 s is not printed as "1 min 60 s" */
 
+	if (seconds > 0 && seconds < 0.9995)
+		return fraction_text(text, seconds);
 	if (seconds < 100)
-		snprintf(text, TOOL_TEXT_BYTES, seconds < 10 ? "%.2f s" : "%.0f s", seconds);
+		snprintf(text, TOOL_TEXT_BYTES,
+		         seconds > 0 && seconds < 9.995 ? "%.2f s" : "%.0f s", seconds);
 	else if (seconds < 6000)
 		snprintf(text, TOOL_TEXT_BYTES, "%.0f min %02.0f s", floor(whole / 60),
 		         fmod(whole, 60));
@@ -185,6 +248,38 @@ const char *tool_seconds_text(char text[TOOL_TEXT_BYTES], double seconds)
 		snprintf(text, TOOL_TEXT_BYTES, "%.0f h %02.0f min", floor(whole / 3600),
 		         floor(fmod(whole, 3600) / 60));
 	return text;
+}
+
+/* The smallest value of a bucket; see RUNG_LATENCY_BUCKETS. */
+static double bucket_start(unsigned bucket)
+{
+	return bucket < 8 ? bucket : ldexp(8 + bucket % 8, (int)(bucket / 8) - 1);
+}
+
+double tool_percentile(const uint64_t buckets[RUNG_LATENCY_BUCKETS], double share)
+{
+	double count = 0, before = 0, wanted;
+	unsigned bucket = 0;
+
+	for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
+		count += (double)buckets[b];
+	if (!tool_percentile_known((uint64_t)count, share))
+		return (double)NAN;
+	wanted = share * count;
+	while (before + (double)buckets[bucket] <= wanted && bucket + 1 < RUNG_LATENCY_BUCKETS)
+		before += (double)buckets[bucket++];
+	/* the values of a bucket are assumed to be evenly distributed in it */
+	return bucket_start(bucket) + (bucket_start(bucket + 1) - bucket_start(bucket)) *
+	                                      (wanted - before) / (double)buckets[bucket];
+}
+
+double tool_latency_sum(const uint64_t buckets[RUNG_LATENCY_BUCKETS])
+{
+	double sum = 0;
+
+	for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
+		sum += (double)buckets[b] * (bucket_start(b) + bucket_start(b + 1)) / 2;
+	return sum;
 }
 
 const char *tool_assumed_text(char text[TOOL_ASSUMED_BYTES], uint32_t assumed)
@@ -222,6 +317,22 @@ static void print_placement(const struct rung_placement *placement)
 		       tool_bytes_text(bytes, (double)placement->block_bytes));
 	if (placement->row_count)
 		printf(", ranks from %llu", (unsigned long long)placement->rank_first);
+}
+
+int tool_node_to_probe(const struct rung_topology *topology)
+{
+	const struct rung_topology_node *node;
+	uint64_t most = 0;
+	int best = -1;
+
+	for (size_t i = 0; (node = rung_topology_node(topology, i)) != NULL; i++) {
+		if (node->memory_allowed != 0 && node->free_bytes != RUNG_UNKNOWN &&
+		    node->free_bytes > most) {
+			most = node->free_bytes;
+			best = (int)node->node;
+		}
+	}
+	return best;
 }
 
 void tool_print_placements(const struct rung_store_stats *stats)
@@ -264,31 +375,68 @@ void tool_print_plan(const struct rung_plan *plan)
 	}
 }
 
+void tool_wrap(int indent, const char *format, ...)
+{
+	va_list args;
+	char *text;
+	int length, at = 0;
+
+	va_start(args, format);
+	length = vasprintf(&text, format, args);
+	va_end(args);
+	if (length < 0)
+		return;
+	for (const char *word = text; *word;) {
+		const int bytes = (int)strcspn(word, " ");
+
+		if (word != text && at + 1 + bytes > LINE_COLUMNS)
+			at = printf("\n%*s", indent, "") - 1;
+		else if (word != text)
+			at += printf(" ");
+		at += printf("%.*s", bytes, word);
+		word += bytes + (word[bytes] == ' ');
+	}
+	putchar('\n');
+	free(text);
+}
+
+/* A line "  label      value: reason". A setting without a value was not derived from the profile,
+ * and has no reason or one why not. */
+static void print_reason(const char *label, const char *value, const char *why)
+{
+	tool_wrap(REASON_INDENT, "  %-*s%s%s%s", REASON_INDENT - 2, label, value,
+	          *value ? ": " : "", why);
+}
+
 void tool_print_tuning(const struct rung_tuning *tuning, const char *profile)
 {
-	printf("chosen by %s:\n", profile);
-	printf("  drive      ");
+	char text[RUNG_FEATURE_FILES_MAX * sizeof(tuning->drives[0])] = "";
+	size_t used = 0;
+
+	tool_wrap(2, "chosen by %s:", profile);
 	for (uint32_t i = 0; i < tuning->drive_count; i++)
-		printf("%s%s", i ? ", " : "",
-		       *tuning->drives[i] ? tuning->drives[i] : "without a name");
-	printf("%s%s\n", tuning->drive_count ? ": " : "", tuning->drive_why);
-	/* a setting of 0 or without a reason was not derived from the profile */
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s", i ? ", " : "",
+		                         *tuning->drives[i] ? tuning->drives[i] : "without a name");
+	print_reason("drive", text, tuning->drive_why);
+	snprintf(text, sizeof(text), "%u", tuning->queue_depth);
 	if (tuning->queue_depth)
-		printf("  depth      %u: %s\n", tuning->queue_depth, tuning->queue_depth_why);
-	if (*tuning->merge_gap_why) {
-		printf("  gap        ");
-		if (tuning->merge_gap_bytes)
-			printf("%u bytes: ", tuning->merge_gap_bytes == RUNG_MERGE_GAP_NONE
-			                             ? 0
-			                             : tuning->merge_gap_bytes);
-		printf("%s\n", tuning->merge_gap_why);
-	}
-	printf("  threads    ");
+		print_reason("depth", text, tuning->queue_depth_why);
+	*text = 0;
+	if (tuning->merge_gap_bytes)
+		snprintf(text, sizeof(text), "%u bytes",
+		         tuning->merge_gap_bytes == RUNG_MERGE_GAP_NONE ? 0
+		                                                        : tuning->merge_gap_bytes);
+	if (*tuning->merge_gap_why)
+		print_reason("gap", text, tuning->merge_gap_why);
+	snprintf(text, sizeof(text), "%u", tuning->refill_threads);
+	if (tuning->refill_threads > 1)
+		print_reason("refill", text, tuning->refill_threads_why);
+	*text = 0;
 	if (tuning->threads)
-		printf("%u: ", tuning->threads);
-	printf("%s\n", tuning->threads_why);
-	printf("  host rows  %s%s\n", tuning->interleaved ? "interleaved: " : "",
-	       tuning->interleaved_why);
+		snprintf(text, sizeof(text), "%u", tuning->threads);
+	print_reason("threads", text, tuning->threads_why);
+	print_reason("host rows", tuning->interleaved ? "interleaved" : "",
+	             tuning->interleaved_why);
 }
 
 void tool_print_hits(const struct rung_store_stats *stats)
@@ -311,12 +459,16 @@ void tool_print_hits(const struct rung_store_stats *stats)
 
 void tool_print_engine(const struct rung_store_stats *stats)
 {
-	printf("engine: %s", stats->engine);
+	const char *why = stats->engine_why ? stats->engine_why : "";
+	int at = printf("engine: %s", stats->engine);
+
 	if (strcmp(stats->engine, "none") != 0) /* "none": all rows are in memory */
-		printf(", %s, depth %u, sectors of %u bytes",
-		       stats->direct ? "O_DIRECT" : "page cache", stats->queue_depth,
-		       stats->sector_bytes);
-	if (stats->engine_why && *stats->engine_why)
-		printf("; %s", stats->engine_why);
+		at += printf(", %s, depth %u, sectors of %u bytes",
+		             stats->direct ? "O_DIRECT" : "page cache", stats->queue_depth,
+		             stats->sector_bytes);
+	if (stats->refill_threads > 1)
+		at += printf(", %u refill threads", stats->refill_threads);
+	if (*why)
+		printf(at + 2 + (int)strlen(why) > LINE_COLUMNS ? ";\n        %s" : "; %s", why);
 	putchar('\n');
 }

@@ -24,6 +24,7 @@ enum tool_exit {
 	TOOL_FAILED = 1,
 	TOOL_USAGE = 2,
 	TOOL_CORRUPT = 3,     /**< data do not verify */
+	TOOL_WORSE = 4,       /**< compared values have become worse */
 	TOOL_NO_HARDWARE = 77 /**< requested hardware is absent; tests count it as skipped */
 };
 
@@ -36,6 +37,8 @@ int cmd_plan(int argc, char **argv);
 int cmd_trace(int argc, char **argv);
 int cmd_numa(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
+int cmd_doctor(int argc, char **argv);
+int cmd_top(int argc, char **argv);
 int cmd_train(int argc, char **argv); /* only where RUNG_HAVE_BLAS */
 
 /* ---- arguments ---- */
@@ -47,8 +50,11 @@ struct tool_size {
 	double share;   /**< 0 to 1 for "10%"; negative if the size is in bytes */
 };
 
-/** "4096", "64KiB", "1.5GiB", "10%", "max". */
+/** "4096", "64KiB", "1.5 GiB", "4G" (4 GiB), "4GB" (4e9 bytes), "10%", "max". */
 struct tool_size tool_arg_size(const struct argp_state *state, const char *option, const char *arg);
+
+/** Nonzero for text of such a form, whatever its value. */
+int tool_is_size(const char *arg);
 
 /**
  * The bytes of a size, where `whole` is 100%.
@@ -56,11 +62,19 @@ struct tool_size tool_arg_size(const struct argp_state *state, const char *optio
  */
 uint64_t tool_size_bytes(const struct tool_size *size, uint64_t whole);
 
-/** A whole number from `low` to `high`, both included. */
+/** A whole number from `low` to `high`, both included: "5000", "64k" (64,000), "1.06 M", "1e6". */
 uint64_t tool_arg_u64(const struct argp_state *state, const char *option, const char *arg,
                       uint64_t low, uint64_t high);
 uint32_t tool_arg_u32(const struct argp_state *state, const char *option, const char *arg,
                       uint32_t low, uint32_t high);
+
+/** A size in bytes. */
+uint32_t tool_arg_size32(const struct argp_state *state, const char *option, const char *arg,
+                         uint32_t low, uint32_t high);
+
+/** A time such as 0.09, 90ms, 30s or 5min, in seconds from low to high, both included. */
+double tool_arg_seconds(const struct argp_state *state, const char *option, const char *arg,
+                        double low, double high);
 
 enum tool_bounds { TOOL_CLOSED = 0, TOOL_OPEN_LOW = 1, TOOL_OPEN_HIGH = 2, TOOL_OPEN = 3 };
 
@@ -81,10 +95,15 @@ struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char 
 uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const char *arg,
                        int gpus[RUNG_GPUS_MAX]);
 
-/** "512,4096": whole numbers from `low` to `high`, written to numbers[room].
+/** tool_arg_u32() or tool_arg_size32(). */
+typedef uint32_t tool_item_fn(const struct argp_state *state, const char *option, const char *arg,
+                              uint32_t low, uint32_t high);
+
+/** "512,4096": items from `low` to `high`, written to numbers[room].
  * @return the number of entries */
 uint32_t tool_arg_u32s(const struct argp_state *state, const char *option, const char *arg,
-                       uint32_t low, uint32_t high, uint32_t *numbers, uint32_t room);
+                       tool_item_fn *parse, uint32_t low, uint32_t high, uint32_t *numbers,
+                       uint32_t room);
 
 /** Length of NAME in "NAME=SRC", where NAME consists of letters, digits, _ and -; 0 for a SRC
  * without a name, which is accepted, too. */
@@ -110,6 +129,7 @@ struct tool_store_args {
 	int buffered;
 	int no_merge;
 	uint32_t merge_gap_bytes;  /**< as in struct rung_store_opts */
+	uint32_t window;           /**< as in struct rung_store_opts */
 	const char *device_given;  /**< "device" if --device was given, else NULL */
 	const char *device_option; /**< name of the last GPU option given, else device_given */
 	/** without --device: AUTO if a GPU option was given, else CPU */
@@ -180,6 +200,22 @@ int tool_score_converges(enum rung_score_method method);
  */
 int tool_fail(const char *name, int status);
 
+/**
+ * End of an error message about an unknown word: "did you mean train?", or "use ACCEPTED" if no
+ * known word is near. Several that are equally near are all listed.
+ * @param known     the words, separated by blanks or commas; an "or" is not one of them
+ * @param accepted  everything that is accepted, for people
+ * @return text that is valid until the next call
+ */
+const char *tool_meant(const char *word, const char *known, const char *accepted);
+
+/** Record a size that was given as a small number without a unit. */
+void tool_size_note(const char *option, uint64_t bytes);
+
+/** End of an error message about too few `bytes`: "; did you mean --host 4GiB?" if they were given
+ * as a small number without a unit, else "". tool_fail() adds it by itself. */
+const char *tool_size_hint(uint64_t bytes);
+
 /** Print "rung NAME: ..." for a failure of the command itself, or a note. @return `code` */
 int tool_error(const char *name, int code, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -197,18 +233,19 @@ int tool_exit_code(int status);
 /* ---- progress ---- */
 
 /**
- * Progress of a long call. On a terminal it is a bar with rate and time left, once a step has taken
- * a second; elsewhere a line every 10 s; with `quiet` nothing.
+ * Progress of a long call: step, share, rate with its unit, elapsed time and time left. On a
+ * terminal it is a bar, once a step has taken a second, which advances even if the call reports
+ * nothing; elsewhere a line every 10 s; with `quiet` nothing. SIGUSR1 asks for a line at any time.
+ * There is one bar per process.
  */
 struct tool_progress {
 	const char *name; /**< "rung stage" */
 	int quiet;
-	int terminal;         /**< stderr is one */
-	pthread_mutex_t lock; /**< tool_progress_update() may be called from any thread */
-	char step[32];        /**< name of the current step, cut if longer */
-	uint64_t step_ns;     /**< when the step began */
-	uint64_t shown_ns;    /**< when it was last shown */
-	int drawn;            /**< nonzero: the terminal's line shows a bar */
+	int terminal; /**< stderr is one */
+	/** the steps in their order, up to a NULL, of which the bar shows the number; a step that
+	 * begins with such a name belongs to it. Constant; NULL: not known */
+	const char *const *steps;
+	int whole; /**< nonzero: all steps share one bar, and `done` counts from the first one on */
 };
 
 void tool_progress_init(struct tool_progress *progress, const char *name, int quiet);
@@ -217,6 +254,17 @@ int tool_progress_update(void *progress, const char *step, unsigned long long do
                          unsigned long long total);
 /** Clear the bar. Call it before results and errors are printed. */
 void tool_progress_end(struct tool_progress *progress);
+/** Print "rung NAME: text" on stderr, also with --quiet. Any thread. */
+void tool_progress_line(struct tool_progress *progress, const char *text);
+
+/** Answer SIGUSR1 from now on with a line of progress or status. */
+void tool_ask_listen(void);
+/** Nonzero once after a SIGUSR1, unless a thread waits for it. */
+int tool_asked(void);
+/** Nonzero: leave SIGUSR1 to a thread that calls tool_ask_await(). Each call wakes it. */
+void tool_ask_watch(int watched);
+/** Sleep until SIGUSR1, a wake or the time `until_ns`. @return nonzero before that time */
+int tool_ask_await(uint64_t until_ns);
 
 /* ---- store ---- */
 
@@ -224,7 +272,7 @@ void tool_progress_end(struct tool_progress *progress);
 struct tool_sampling {
 	struct tool_fanouts fanouts; /**< count 0: as staged */
 	uint32_t batch;              /**< seeds per batch; 0: as staged, else 1024 */
-	enum rung_draws draws;
+	int draws_as_staged;         /**< zero: RUNG_DRAWS_ALL, as the trainer samples */
 	uint64_t seed;
 	uint32_t threads; /**< 0: the library's default */
 	/** nonzero: also predict what one more MiB saves, if --host has room for less than
@@ -249,6 +297,13 @@ struct tool_data {
 
 /** Load the file of --profile. @param profile_out  free it with free(). @return a status */
 int tool_profile_load(const char *path, struct rung_profile **profile_out);
+
+/** The budgets and the device of the options, added to `opts`. @param feature_bytes  100% */
+void tool_plan_opts(const struct tool_store_args *args, uint64_t feature_bytes,
+                    struct rung_plan_opts *opts);
+
+/** Print the reason on stderr if not the requested GPUs gather. */
+void tool_report_device(const char *name, const struct rung_plan_device *device);
 
 /** rung_plan_create(). A build without CUDA, or a machine without its driver, is RUNG_E_NODEV: the
  * exit status is 77, as without a GPU. Other calls return RUNG_E_NOSUP for other reasons. */
@@ -284,6 +339,9 @@ int tool_structure_plan(const struct tool_store_args *args, const struct rung_da
                         const struct tool_sampling *sampling, struct rung_plan_opts *opts,
                         struct rung_plan_division *division);
 
+/** --structure as an option of a plan; 0: auto. */
+uint64_t tool_structure_bytes(const struct tool_store_args *args, const struct rung_dataset *ds);
+
 /** The lists of a graph for a subcommand that samples without a store. */
 struct tool_lists {
 	struct rung_graph *graph;         /**< all of it in memory; else NULL */
@@ -315,6 +373,12 @@ const struct rung_csc *tool_lists_for(const struct tool_lists *lists,
  */
 int tool_structure_move(struct rung_plan_opts *opts, struct tool_data *data);
 
+/** Nonzero if the engine reads nothing, so that the rows are not valid. */
+static inline int tool_engine_is_null(const struct tool_store_args *args)
+{
+	return args->engine == RUNG_ENGINE_NULL || args->engine == RUNG_ENGINE_NULL_INSTANT;
+}
+
 /** The options of the engine, added to `opts`. */
 struct rung_store_opts tool_store_opts(const struct tool_store_args *args,
                                        const struct rung_store_opts *opts);
@@ -345,6 +409,9 @@ int tool_close(struct tool_data *data);
 /** Monotonic time in nanoseconds; async-signal-safe. */
 uint64_t tool_now_ns(void);
 
+/** CPUs that this process may use. */
+unsigned tool_cpu_count(void);
+
 /** Peak resident memory of this process, in bytes. */
 uint64_t tool_peak_rss(void);
 
@@ -353,11 +420,28 @@ uint64_t tool_peak_rss(void);
 /** Text such as "62.2 MiB". @return `text`, as all functions here */
 const char *tool_bytes_text(char text[TOOL_TEXT_BYTES], double bytes);
 
-/** Text such as "12.3 M", for rates and counts. */
+/** Text such as "12.3 M", for rates and counts; a value below 100 that is not whole keeps two
+ * digits: "0.25", "3.4". */
 const char *tool_count_text(char text[TOOL_TEXT_BYTES], double count);
 
-/** Text such as "2 min 05 s". */
+/** Text such as "710 us", "3.4 ms", "1.25 s" or "2 min 05 s". */
 const char *tool_seconds_text(char text[TOOL_TEXT_BYTES], double seconds);
+
+/** The value below which a share of the counted values is, interpolated within its bucket. Of
+ * few values only the median is known; other shares need one value that is beyond them.
+ * @param buckets  a latency histogram of the library
+ * @return NaN if too few values are counted: fewer than 100 for the share 0.99 */
+double tool_percentile(const uint64_t buckets[RUNG_LATENCY_BUCKETS], double share);
+
+/** Nonzero if `count` values are enough for the percentile of `share`. */
+static inline int tool_percentile_known(uint64_t count, double share)
+{
+	/* a little more, because 1 - 0.99 is below 0.01 */
+	return count > 0 && (share <= 0.5 || (double)count * (1 - share) > 0.999999);
+}
+
+/** The sum of the counted values, each as the middle of its bucket. */
+double tool_latency_sum(const uint64_t buckets[RUNG_LATENCY_BUCKETS]);
 
 #define TOOL_ASSUMED_BYTES 160
 
@@ -369,8 +453,16 @@ const char *tool_assumed_text(char text[TOOL_ASSUMED_BYTES], uint32_t assumed);
  * The planned nodes of host memory follow. */
 void tool_print_plan(const struct rung_plan *plan);
 
+/** Print a paragraph on stdout, wrapped at 100 columns.
+ * @param indent  blanks before all lines but the first */
+void tool_wrap(int indent, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /** Print the settings that a plan derived from a profile, with the reasons, on stdout. */
 void tool_print_tuning(const struct rung_tuning *tuning, const char *profile);
+
+/** The node on which placing a page is tried: of the nodes that this process may use, the one with
+ * the most free memory. @return its number, or -1 */
+int tool_node_to_probe(const struct rung_topology *topology);
 
 /** Print a line on stdout for each block of a store's host memory that was placed on nodes: the
  * share of its pages that is on the planned nodes, or why the share is unknown. */

@@ -14,28 +14,36 @@
 
 struct cold_batch {
 	const uint64_t *ranks;
-	uint64_t count;
+	uint64_t count;       /* fetched by the strategy */
+	uint64_t known_count; /* the ranks after them, which are copied from memory */
 };
 
 struct cold_run {
 	const char *dir;
 	struct bench_features features;
-	struct cold_batch *batches; /* only cold ranks, in the order of the trace */
+	struct cold_batch *batches;
 	uint64_t batch_count;
-	uint64_t rows_max;         /* of the largest batch */
-	uint64_t resident;         /* ranks below it are in memory and not fetched */
+	uint64_t rows_max; /* of the largest batch */
+	uint64_t resident; /* ranks below it are in memory and not fetched */
+	/* for the resident rows and the buffers of the strategy; 0: the resident rows cost nothing
+	 * and are left out of the batches */
+	uint64_t memory_bytes;
+	unsigned char *known;      /* with memory_bytes, unless it is rung: the resident rows */
 	uint64_t warmup;           /* batches before the clock starts */
 	uint32_t threads;          /* used by mmap and pread */
 	uint32_t depth, in_flight; /* used by rung */
 	uint64_t cache_rows;       /* used by rung */
 	uint64_t ahead;            /* rung: batches announced in advance; 0: none */
 	bool no_merge;             /* used by rung */
-	void *state;               /* of the strategy */
+	bool no_window;            /* rung: announced batches are not read ahead */
+	uint32_t gap; /* rung: merge gap plus 1; 0: measured when the store is opened */
+	void *state;  /* of the strategy */
 	/* counters of the strategy; if it has counted(), they are current only after that call */
 	uint64_t reads, read_bytes;
 	uint64_t saved_rows;     /* rung: cached rows, and rows of reads already in flight */
 	uint64_t duplicate_rows; /* rung: repeated within a batch */
 	uint32_t merge_gap_bytes, slot_bytes; /* used by rung */
+	uint64_t buffer_bytes;                /* of the memory; with memory_bytes only */
 };
 
 /** A way to fetch rows. Row i of a batch is written to out + i * row_bytes. */
@@ -48,6 +56,9 @@ struct cold_strategy {
 	void (*end)(struct cold_run *run, uint64_t batch);
 	void (*counted)(struct cold_run *run); /* update the counters; NULL: they are current */
 	void (*close)(struct cold_run *run);
+	/* bytes of the buffers of reads, known before open(). NULL: the strategy keeps to
+	 * memory_bytes and copies the resident rows itself */
+	uint64_t (*buffer_bytes)(const struct cold_run *run);
 };
 
 extern const struct cold_strategy cold_mmap, cold_pread; /* plain.c */

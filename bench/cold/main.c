@@ -26,7 +26,8 @@ static const char usage[] =
 	"           count the hits that a cache can have, from batch FROM on\n"
 	"       rung_cold_reads run DIR TRACE STRATEGY [NAME=NUMBER ...]\n"
 	"           fetch the rows with ranks from `resident` on\n"
-	"names: resident warmup threads depth in-flight cache ahead no-merge check\n";
+	"names: resident memory warmup threads depth in-flight cache ahead gap no-merge\n"
+	"       no-window check\n";
 
 static const struct cold_strategy *const strategies[] = {
 	&cold_mmap,       &cold_pread,
@@ -80,6 +81,11 @@ void cold_fill(const struct bench_features *features)
 		bench_die("%s: cannot be written: %s", features->path, strerror(errno));
 }
 
+static uint64_t cold_rows(const struct cold_batch *batch)
+{
+	return batch->count + batch->known_count;
+}
+
 static uint64_t wrong_rows(const struct cold_run *run, uint64_t batch, const unsigned char *out)
 {
 	uint64_t row_bytes = run->features.row_bytes, wrong = 0;
@@ -87,7 +93,7 @@ static uint64_t wrong_rows(const struct cold_run *run, uint64_t batch, const uns
 
 	if (!row)
 		bench_die("out of memory");
-	for (uint64_t i = 0; i < run->batches[batch].count; i++) {
+	for (uint64_t i = 0; i < cold_rows(&run->batches[batch]); i++) {
 		cold_row(&run->features, run->batches[batch].ranks[i], row);
 		wrong += memcmp(row, out + i * row_bytes, row_bytes) != 0;
 	}
@@ -106,30 +112,93 @@ static void find_features(const char *dir, struct bench_features *features_out)
 	rung_dataset_close(ds);
 }
 
-/* Keeps the ranks of each batch that are not resident, in place and in their order. Batches without
- * cold ranks are dropped. */
-static void accept_cold(struct cold_run *run, struct cold_trace *trace)
+/* Moves the ranks that are fetched to the front, in their order, and with `keep` the resident ones
+ * after them. @return number of fetched ranks */
+static uint64_t split(const struct cold_run *run, uint64_t *ranks, uint64_t count, bool keep,
+                      uint64_t *known)
 {
+	uint64_t fetched = 0, known_count = 0;
+
+	for (uint64_t i = 0; i < count; i++) {
+		if (ranks[i] >= run->features.row_count)
+			bench_die("rank %" PRIu64 " is out of range in %s", ranks[i], run->dir);
+		if (ranks[i] >= run->resident)
+			ranks[fetched++] = ranks[i];
+		else
+			known[known_count++] = ranks[i];
+	}
+	if (keep)
+		memcpy(ranks + fetched, known, known_count * sizeof(*known));
+	return fetched;
+}
+
+/* Divides each batch into the ranks to fetch and, with memory for them, the resident ones. Other
+ * resident ranks, and batches without any rank, are dropped. */
+static void accept_batches(struct cold_run *run, struct cold_trace *trace)
+{
+	bool keep = run->memory_bytes != 0;
+	uint64_t *known = malloc((trace->starts[trace->batch_count] + 1) * sizeof(*known));
+
 	run->batches = calloc(trace->batch_count, sizeof(*run->batches));
-	if (!run->batches)
+	if (!run->batches || !known)
 		bench_die("out of memory");
 	for (uint64_t b = 0; b < trace->batch_count; b++) {
 		uint64_t *ranks = trace->ranks + trace->starts[b],
-			 count = trace->starts[b + 1] - trace->starts[b], kept = 0;
+			 count = trace->starts[b + 1] - trace->starts[b],
+			 fetched = split(run, ranks, count, keep, known);
 
-		for (uint64_t i = 0; i < count; i++) {
-			if (ranks[i] >= run->features.row_count)
-				bench_die("rank %" PRIu64 " is out of range in %s", ranks[i],
-				          run->dir);
-			if (ranks[i] >= run->resident)
-				ranks[kept++] = ranks[i];
-		}
-		if (kept > 0)
-			run->batches[run->batch_count++] = (struct cold_batch){ ranks, kept };
-		run->rows_max = kept > run->rows_max ? kept : run->rows_max;
+		count = keep ? count : fetched;
+		if (count > 0)
+			run->batches[run->batch_count++] =
+				(struct cold_batch){ ranks, fetched, count - fetched };
+		run->rows_max = count > run->rows_max ? count : run->rows_max;
 	}
+	free(known);
 	if (run->batch_count == 0)
 		bench_die("the trace has no cold rows");
+}
+
+/* Divides the memory between resident rows and the buffers of the strategy. rung does so itself,
+ * and gets whole batches. */
+static void use_memory(struct cold_run *run, const struct cold_strategy *strategy)
+{
+	const struct bench_features *features = &run->features;
+	uint64_t bytes, at = 0;
+	int fd;
+
+	run->resident = 0;
+	if (!strategy->buffer_bytes)
+		return;
+	run->buffer_bytes = strategy->buffer_bytes(run);
+	if (run->memory_bytes > run->buffer_bytes)
+		run->resident = (run->memory_bytes - run->buffer_bytes) / features->row_stride;
+	if (run->resident > features->row_count)
+		run->resident = features->row_count;
+	bytes = run->resident * features->row_stride;
+	run->known = bench_map(bytes + 1);
+	fd = open(features->path, O_RDONLY | O_CLOEXEC);
+	while (at < bytes) {
+		ssize_t got = pread(fd, run->known + at,
+		                    bytes - at < FILL_BYTES ? bytes - at : FILL_BYTES,
+		                    (off_t)(features->data_offset + at));
+
+		if (got <= 0)
+			bench_die("%s: cannot be read", features->path);
+		at += (uint64_t)got;
+	}
+	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+	close(fd);
+}
+
+/* Copies the resident rows of a batch, which follow the fetched ones. */
+static void copy_known(const struct cold_run *run, uint64_t batch, unsigned char *out)
+{
+	const struct cold_batch *b = &run->batches[batch];
+	uint64_t row_bytes = run->features.row_bytes;
+
+	for (uint64_t i = b->count; i < b->count + b->known_count; i++)
+		memcpy(out + i * row_bytes, run->known + b->ranks[i] * run->features.row_stride,
+		       row_bytes);
 }
 
 static void cold_fini(struct cold_run *run, struct cold_trace *trace)
@@ -200,6 +269,7 @@ static uint64_t fetch(const struct cold_strategy *strategy, struct cold_run *run
 		if (b >= first + in_flight)
 			end(strategy, run, b - in_flight, check, outs, &wrong);
 		strategy->begin(run, b, outs[b % COLD_BUFFERS]);
+		copy_known(run, b, outs[b % COLD_BUFFERS]);
 	}
 	for (uint64_t b = last - first > in_flight ? last - in_flight : first; b < last; b++)
 		end(strategy, run, b, check, outs, &wrong);
@@ -209,7 +279,7 @@ static uint64_t fetch(const struct cold_strategy *strategy, struct cold_run *run
 
 static void run_strategy(const struct cold_strategy *strategy, struct cold_run *run, bool check)
 {
-	uint64_t rows = 0, wrong = 0,
+	uint64_t rows = 0, known_rows = 0, wrong = 0,
 		 checked_from =
 			 run->batch_count > COLD_BUFFERS ? run->batch_count - COLD_BUFFERS : 0;
 	struct clocks clocks = { 0 }, ignored = { 0 };
@@ -235,19 +305,25 @@ static void run_strategy(const struct cold_strategy *strategy, struct cold_run *
 	                                            : checked_from;
 	for (uint64_t b = checked_from; b < run->batch_count; b++)
 		wrong += wrong_rows(run, b, outs[b % COLD_BUFFERS]);
-	for (uint64_t b = run->warmup; b < run->batch_count; b++)
-		rows += run->batches[b].count;
+	for (uint64_t b = run->warmup; b < run->batch_count; b++) {
+		rows += cold_rows(&run->batches[b]);
+		known_rows += run->batches[b].known_count;
+	}
 	strategy->close(run);
 	printf("{\"strategy\": \"%s\", \"batches\": %" PRIu64 ", \"rows\": %" PRIu64
+	       ", \"known_rows\": %" PRIu64
 	       ", \"seconds\": %.6f, \"cpu_seconds\": %.6f, \"reads\": %" PRIu64
 	       ", \"read_bytes\": %" PRIu64 ", \"saved_rows\": %" PRIu64
 	       ", \"duplicate_rows\": %" PRIu64 ", \"merge_gap_bytes\": %u, \"slot_bytes\": %u, "
-	       "\"checked_batches\": %" PRIu64 ", \"wrong_rows\": %" PRIu64 "}\n",
-	       strategy->name, run->batch_count - run->warmup, rows, clocks.seconds, clocks.cpu,
-	       run->reads - before.reads, run->read_bytes - before.read_bytes,
+	       "\"resident_rows\": %" PRIu64 ", \"cache_rows\": %" PRIu64
+	       ", \"buffer_bytes\": %" PRIu64 ", \"checked_batches\": %" PRIu64
+	       ", \"wrong_rows\": %" PRIu64 "}\n",
+	       strategy->name, run->batch_count - run->warmup, rows, known_rows, clocks.seconds,
+	       clocks.cpu, run->reads - before.reads, run->read_bytes - before.read_bytes,
 	       run->saved_rows - before.saved_rows, run->duplicate_rows - before.duplicate_rows,
-	       run->merge_gap_bytes, run->slot_bytes,
-	       check ? run->batch_count : run->batch_count - checked_from, wrong);
+	       run->merge_gap_bytes, run->slot_bytes, run->resident, run->cache_rows,
+	       run->buffer_bytes, check ? run->batch_count : run->batch_count - checked_from,
+	       wrong);
 }
 
 static void set_number(struct cold_run *run, bool *check, const char *word)
@@ -268,7 +344,10 @@ static void set_number(struct cold_run *run, bool *check, const char *word)
 		{ "in-flight", NULL, &run->in_flight, NULL },
 		{ "cache", &run->cache_rows, NULL, NULL },
 		{ "ahead", &run->ahead, NULL, NULL },
+		{ "memory", &run->memory_bytes, NULL, NULL },
+		{ "gap", NULL, &run->gap, NULL },
 		{ "no-merge", NULL, NULL, &run->no_merge },
+		{ "no-window", NULL, NULL, &run->no_window },
 		{ "check", NULL, NULL, check },
 	};
 
@@ -308,6 +387,7 @@ static int run(int argc, char **argv)
 	struct cold_run cold = {
 		.dir = argv[2], .threads = 1, .depth = 64, .in_flight = COLD_BUFFERS
 	};
+	const struct cold_strategy *strategy;
 	struct cold_trace trace;
 	bool check = false;
 
@@ -317,8 +397,11 @@ static int run(int argc, char **argv)
 		bench_die("in-flight is out of range; use 1 to %u", COLD_BUFFERS);
 	find_features(cold.dir, &cold.features);
 	cold_trace_read(argv[3], &trace);
-	accept_cold(&cold, &trace);
-	run_strategy(strategy_called(argv[4]), &cold, check);
+	strategy = strategy_called(argv[4]);
+	if (cold.memory_bytes)
+		use_memory(&cold, strategy);
+	accept_batches(&cold, &trace);
+	run_strategy(strategy, &cold, check);
 	cold_fini(&cold, &trace);
 	return BENCH_DONE;
 }
@@ -331,7 +414,7 @@ static int count(char **argv)
 
 	find_features(cold.dir, &cold.features);
 	cold_trace_read(argv[3], &trace);
-	accept_cold(&cold, &trace);
+	accept_batches(&cold, &trace);
 	cold_count(cold.batches, cold.batch_count, bench_number(argv[6]), cold.resident,
 	           bench_number(argv[5]), &counts);
 	printf("{\"batches\": %" PRIu64 ", \"rows\": %" PRIu64 ", \"distinct_rows\": %" PRIu64

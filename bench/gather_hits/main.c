@@ -6,13 +6,14 @@
  * IDS is a file of u64 ranks, which form lists of COUNT each. The program reads commands on stdin
  * and answers each with a line on stdout, so that a driver can alternate it with other programs:
  *
- *     floor VARIANT THREADS REPEATS   the loop -> seconds for REPEATS times all lists
- *     rung THREADS REPEATS            rung_gather_submit, wait, put -> seconds
- *     check                           gathers every list again with rung -> wrong rows
- *     variants                        -> names of the variants of the loop
+ *     floor VARIANT THREADS REPEATS [read]   the loop -> seconds for REPEATS times all lists
+ *     rung THREADS REPEATS [read]            rung_gather_submit, wait, put -> seconds
+ *     check                                  gathers every list again with rung -> wrong rows
+ *     variants                               -> names of the variants of the loop
  *
- * Each thread gathers its share of each list, both in the loop and with rung. Rows are in huge
- * pages if the kernel has them.
+ * Each thread gathers its share of each list, both in the loop and with rung, once before the clock
+ * starts. With "read" there are three outputs in turn, and each is read two gathers later, as a
+ * trainer does with the batches of a loader. Rows are in huge pages if the kernel has them.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -29,17 +30,28 @@
 
 #define THREADS_MAX    64u
 #define LINE           64u
+#define OUTPUTS        3u
 #define PREFETCH_BYTES 512u /* of a row: the hardware prefetches the rest */
 
+/* How the lines of the row that is `ahead` rows later are prefetched: the first ones at once, into
+ * the first-level cache, or each with a copied line, into the second level. */
+enum prefetch { AT_ONCE, SPREAD };
+
 struct variant {
+	const char *name;
 	unsigned ahead; /* distance in rows from the copied row to the prefetched one; 0: none */
 	bool streamed;  /* stores of 32 bytes that bypass the caches */
+	enum prefetch prefetch;
 };
 
 static const struct variant variants[] = {
-	{ 0, false }, { 2, false }, { 4, false }, { 8, false }, { 16, false },
+	{ "memcpy-0", 0, false, AT_ONCE },      { "memcpy-4", 4, false, AT_ONCE },
+	{ "memcpy-8", 8, false, AT_ONCE },      { "memcpy-16", 16, false, AT_ONCE },
 #ifdef __x86_64__
-	{ 0, true },  { 2, true },  { 4, true },  { 8, true },  { 16, true },
+	{ "spread-4", 4, false, SPREAD },       { "spread-16", 16, false, SPREAD },
+	{ "stream-0", 0, true, AT_ONCE },       { "stream-4", 4, true, AT_ONCE },
+	{ "stream-8", 8, true, AT_ONCE },       { "stream-16", 16, true, AT_ONCE },
+	{ "stream-spread-4", 4, true, SPREAD }, { "stream-spread-16", 16, true, SPREAD },
 #endif
 };
 #define VARIANT_COUNT (sizeof(variants) / sizeof(*variants))
@@ -48,7 +60,7 @@ static struct {
 	struct rung_store *store;
 	struct bench_features features;
 	unsigned char *rows; /* a copy of all rows for the loop */
-	unsigned char *out;
+	unsigned char *out;  /* OUTPUTS of them */
 	uint64_t *ids;
 	uint64_t count, list_count;
 	pthread_barrier_t begin, end;
@@ -56,6 +68,8 @@ static struct {
 	const struct variant *variant; /* NULL: rung */
 	uint64_t repeats;
 	unsigned threads;
+	bool reads;            /* each output after its gather */
+	volatile uint64_t sum; /* of what was read, so that the compiler keeps the reads */
 } run;
 
 /* gcc drops calls of a function that only prefetches, as without effect, unless it is inlined */
@@ -82,28 +96,61 @@ static void copy_list(unsigned ahead, const uint64_t *ids, uint64_t count, unsig
 }
 
 #ifdef __x86_64__
-/* Rows are multiples of 64 bytes: is_here() */
-__attribute__((target("avx"))) static void stream_list(unsigned ahead, const uint64_t *ids,
-                                                       uint64_t count, unsigned char *out)
+/* Copies two lines after their loads. Rows are multiples of 128 bytes: is_here() */
+__attribute__((target("avx"), always_inline)) static inline void copy_lines(
+	bool stream, unsigned char *to, const unsigned char *from)
+{
+	__m256i part[4];
+
+	for (unsigned i = 0; i < 4; i++)
+		part[i] = _mm256_loadu_si256((const __m256i *)(const void *)(from + 32 * i));
+	for (unsigned i = 0; i < 4; i++) {
+		if (stream)
+			_mm256_stream_si256((__m256i *)(void *)(to + 32 * i), part[i]);
+		else
+			_mm256_storeu_si256((__m256i *)(void *)(to + 32 * i), part[i]);
+	}
+}
+
+__attribute__((target("avx"), always_inline)) static inline void copy_by_lines(
+	bool stream, enum prefetch prefetch, unsigned ahead, const uint64_t *ids, uint64_t count,
+	unsigned char *out)
 {
 	size_t row_bytes = run.features.row_bytes;
 
 	for (uint64_t i = 0; i < count; i++) {
 		const unsigned char *from = run.rows + ids[i] * row_bytes;
-		unsigned char *to = out + i * row_bytes;
+		const unsigned char *later =
+			run.rows + ids[i + ahead < count ? i + ahead : i] * row_bytes;
 
-		if (ahead)
+		if (ahead && prefetch == AT_ONCE)
 			ask_for(ids, i + ahead, count);
-		for (size_t at = 0; at < row_bytes; at += 2 * 32) {
-			__m256i a = _mm256_loadu_si256((const __m256i *)(const void *)(from + at));
-			__m256i b =
-				_mm256_loadu_si256((const __m256i *)(const void *)(from + at + 32));
-
-			_mm256_stream_si256((__m256i *)(void *)(to + at), a);
-			_mm256_stream_si256((__m256i *)(void *)(to + at + 32), b);
+		for (size_t at = 0; at < row_bytes; at += 2 * LINE) {
+			if (prefetch == SPREAD) {
+				_mm_prefetch((const char *)later + at, _MM_HINT_T1);
+				_mm_prefetch((const char *)later + at + LINE, _MM_HINT_T1);
+			}
+			copy_lines(stream, out + i * row_bytes + at, from + at);
 		}
 	}
 	_mm_sfence(); /* the stores must be complete when the clock stops */
+}
+
+__attribute__((target("avx"))) static void spread_list(const struct variant *variant,
+                                                       const uint64_t *ids, uint64_t count,
+                                                       unsigned char *out)
+{
+	copy_by_lines(false, SPREAD, variant->ahead, ids, count, out);
+}
+
+__attribute__((target("avx"))) static void stream_list(const struct variant *variant,
+                                                       const uint64_t *ids, uint64_t count,
+                                                       unsigned char *out)
+{
+	if (variant->prefetch == SPREAD)
+		copy_by_lines(true, SPREAD, variant->ahead, ids, count, out);
+	else
+		copy_by_lines(true, AT_ONCE, variant->ahead, ids, count, out);
 }
 #endif
 
@@ -112,11 +159,25 @@ static void floor_list(const struct variant *variant, const uint64_t *ids, uint6
 {
 #ifdef __x86_64__
 	if (variant->streamed) {
-		stream_list(variant->ahead, ids, count, out);
+		stream_list(variant, ids, count, out);
+		return;
+	}
+	if (variant->prefetch == SPREAD) {
+		spread_list(variant, ids, count, out);
 		return;
 	}
 #endif
 	copy_list(variant->ahead, ids, count, out);
+}
+
+static void read_rows(const unsigned char *rows, size_t bytes)
+{
+	const uint64_t *words = (const uint64_t *)(const void *)rows;
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < bytes / sizeof(*words); i++)
+		sum += words[i];
+	run.sum = sum;
 }
 
 static void gather(const uint64_t *ids, uint64_t count, unsigned char *out)
@@ -132,20 +193,25 @@ static void gather(const uint64_t *ids, uint64_t count, unsigned char *out)
 	rung_request_put(request);
 }
 
-static void work(unsigned thread)
+static void work(unsigned thread, uint64_t repeats)
 {
 	uint64_t first = run.count * thread / run.threads,
-		 end = run.count * (thread + 1) / run.threads;
-	unsigned char *out = run.out + first * run.features.row_bytes;
+		 end = run.count * (thread + 1) / run.threads, turn = 0;
+	const uint64_t out_bytes = run.count * run.features.row_bytes;
+	unsigned char *outs = run.out + first * run.features.row_bytes;
 
-	for (uint64_t repeat = 0; repeat < run.repeats; repeat++) {
-		for (uint64_t l = 0; l < run.list_count; l++) {
+	for (uint64_t repeat = 0; repeat < repeats; repeat++) {
+		for (uint64_t l = 0; l < run.list_count; l++, turn++) {
 			const uint64_t *ids = run.ids + l * run.count + first;
+			unsigned char *out = outs + (run.reads ? turn % OUTPUTS : 0) * out_bytes;
 
 			if (run.variant)
 				floor_list(run.variant, ids, end - first, out);
 			else
 				gather(ids, end - first, out);
+			if (run.reads)
+				read_rows(outs + (turn + 1) % OUTPUTS * out_bytes,
+				          (end - first) * run.features.row_bytes);
 		}
 	}
 }
@@ -154,8 +220,9 @@ static void *thread_main(void *arg)
 {
 	unsigned thread = (unsigned)(uintptr_t)arg;
 
+	work(thread, 1);
 	pthread_barrier_wait(&run.begin);
-	work(thread);
+	work(thread, run.repeats);
 	pthread_barrier_wait(&run.end);
 	return NULL;
 }
@@ -176,9 +243,10 @@ static double carry_out(unsigned threads)
 		if (pthread_create(&others[t], NULL, thread_main, (void *)(uintptr_t)t) != 0)
 			bench_die("a thread cannot be created");
 	}
+	work(0, 1);
 	pthread_barrier_wait(&run.begin);
 	begun = bench_now();
-	work(0);
+	work(0, run.repeats);
 	pthread_barrier_wait(&run.end);
 	begun = bench_now() - begun;
 	for (unsigned t = 1; t < threads; t++)
@@ -260,25 +328,25 @@ static void set_up(const char *dir, const char *ids, const char *count)
 	run.rows = bench_map(run.features.row_count * run.features.row_bytes);
 	load(run.features.path, run.features.data_offset, run.rows,
 	     run.features.row_count * run.features.row_bytes);
-	run.out = bench_map(run.count * run.features.row_bytes);
+	run.out = bench_map(OUTPUTS * run.count * run.features.row_bytes);
 }
 
 /* Whether this machine and this width of rows allow the variant. */
 static bool is_here(const struct variant *variant)
 {
+	if (!variant->streamed && variant->prefetch == AT_ONCE)
+		return true;
 #ifdef __x86_64__
-	return !variant->streamed ||
-	       (run.features.row_bytes % 64 == 0 && __builtin_cpu_supports("avx"));
+	return run.features.row_bytes % (2 * LINE) == 0 && __builtin_cpu_supports("avx");
 #else
-	return !variant->streamed;
+	return false;
 #endif
 }
 
 static void list_variants(void)
 {
 	for (unsigned v = 0; v < VARIANT_COUNT && is_here(&variants[v]); v++)
-		printf("%s%s-%u", v ? " " : "", variants[v].streamed ? "stream" : "memcpy",
-		       variants[v].ahead);
+		printf("%s%s", v ? " " : "", variants[v].name);
 	printf("\n");
 }
 
@@ -287,6 +355,7 @@ static void obey(const char *order)
 	unsigned variant, threads;
 	uint64_t repeats;
 
+	run.reads = strstr(order, " read\n") != NULL;
 	if (sscanf(order, "floor %u %u %" SCNu64, &variant, &threads, &repeats) == 3 &&
 	    variant < VARIANT_COUNT && is_here(&variants[variant])) {
 		run.variant = &variants[variant];

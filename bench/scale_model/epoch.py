@@ -81,7 +81,7 @@ def timed_epoch(args, version, train, batches, model):
         if done > 0:
             total, seen, rows = total + loss.item() * len(labels), seen + len(labels), (rows
                                                                                        + row_count)
-        if done == args.batches or done > 0 and time.perf_counter() - began > args.seconds:
+        if done == args.batches or (done > 0 and time.perf_counter() - began > args.seconds):
             break
     print(json.dumps({**version, "seconds": time.perf_counter() - began, "batches": done,
                       "warm_up_batches": WARM_UP, "rows": rows, "loss": total / seen,

@@ -161,7 +161,8 @@ class Run:
 
     def rows_per_batch(self, batch):
         """Rows of a sampled batch, by a plan without a limit."""
-        command = [self.args.rung, "plan", "--json", "--quiet", self.staged, "--batch", str(batch)]
+        command = [self.args.rung, "plan", "--json", "--quiet", self.staged, "--host", "max",
+                   "--batch", str(batch)]
         text, messages, found = run_limited(command, None, self.folder)
         if found["exit"]:
             raise Failure(f"{shlex.join(command)}: exit {found['exit']}\n{messages}")
@@ -214,10 +215,14 @@ class Run:
                                 limit=self.args.limit + self.batch_bytes(rows))
         return {**found, "rows_per_batch": rows}
 
-    def consumer(self):
+    def consumer(self, name="consumer", *words):
         """Batches at a fixed rate, nothing computed: the path of the features is the bound."""
-        found = self.train_with("consumer", "--host", str(self.host()), "--consumer",
-                                str(self.args.consumer), *self.seeded(1))
+        found = self.train_with(name, "--host", str(self.host()), "--consumer",
+                                str(self.args.consumer), *words, *self.seeded(1))
         (epoch,) = found["epochs"]
         return {**found, "requested_rate": self.args.consumer,
                 "achieved_rate": epoch["batches"] / epoch["seconds"]}
+
+    def consumer_without_window(self):
+        """The same, without reading rows ahead; the budget is divided for that."""
+        return self.consumer("consumer_without_window", "--window", "0")

@@ -195,6 +195,22 @@ RUNG_INIT_FUNCTION(rung_loader_pass, {})
  */
 RUNG_API int rung_loader_begin(struct rung_loader *loader, const struct rung_loader_pass *pass);
 
+/**
+ * When a batch passed the steps of the loader: nanoseconds of CLOCK_MONOTONIC, 0 for a step that
+ * was left out. Steps of different batches overlap: that is what a timeline of them shows.
+ */
+struct rung_loader_times {
+	uint64_t sample_begin_ns, sample_end_ns; /**< on a worker thread */
+	/** on the feeder thread; 0 if the batch was not announced */
+	uint64_t announce_begin_ns, announce_end_ns;
+	/** on the feeder thread: submitting the gather, which on the CPU includes copying the rows
+	 * that are in memory */
+	uint64_t gather_begin_ns, gather_end_ns;
+	/** on the CPU: when all rows were in place; before gather_end_ns if none had to be read.
+	 * 0 on a GPU */
+	uint64_t rows_ns;
+};
+
 /** A batch that was handed over. It belongs to the caller until it is put, and everything it points
  * to is valid until then. Positions are indices into its list of vertices. */
 struct rung_loader_batch {
@@ -219,6 +235,7 @@ struct rung_loader_batch {
 	/** 1: ranks, seeds and the arrays of the blocks are in GPU memory, complete when the batch
 	 * is handed over; 0: in host memory */
 	int on_gpu;
+	struct rung_loader_times times;
 };
 
 /**

@@ -351,7 +351,8 @@ struct rung_numa_measure_opts {
 	 * 1, 8, 32, 128 */
 	const uint32_t *depths;
 	size_t depth_count;
-	/** may be NULL; steps have the names of matrices and count values */
+	/** may be NULL; a step is the value that is measured, such as "gather 512 bytes, node 0 ->
+	 * 1"; `done` counts over all matrices */
 	rung_progress_fn progress;
 	void *progress_ctx;
 };

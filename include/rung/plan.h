@@ -23,6 +23,10 @@
  * Pass the result to rung_plan_create() in rung_plan_opts.host_bytes, structure_bytes and
  * cache_bytes, with cache_share 0.
  *
+ * Sweeping. rung_plan_sweep() samples once and keeps all batches of a prediction, as ids of 8
+ * bytes. For each budget it divides, creates the plan and predicts, several budgets at a time; the
+ * results are those of the single calls.
+ *
  * Placement. If the plan leaves the placement of host rows open (RUNG_NUMA_AUTO, CPUs of several
  * nodes gather, other nodes have memory too), a forecast selects the faster of two placements:
  * nearest to the readers first, or in blocks over all nodes. rung_plan_placement() and stores
@@ -41,6 +45,13 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/** For rung_store_opts.window: rows are not read before their batch begins. */
+#define RUNG_WINDOW_NONE UINT32_MAX
+/** Largest value of rung_store_opts.window: the most batches that can be announced. */
+#define RUNG_WINDOW_MAX 4096u
+/** Batches that a loader announces before they are gathered, by default. */
+#define RUNG_LOOK_AHEAD 16u
 
 /** A budget without a limit. */
 #define RUNG_BYTES_MAX UINT64_MAX
@@ -108,6 +119,8 @@ struct rung_plan_opts {
 	 * those in the file; the rest is for rows. 0: the lists are not planned; RUNG_BYTES_MAX:
 	 * all lists. rung_plan_divide() finds the best value */
 	uint64_t structure_bytes;
+	/** for rung_plan_divide(): the window of the store, as in rung_store_opts */
+	uint32_t window;
 };
 
 /** Initialiser: all defaults. In C++: rung_plan_opts_init(). */
@@ -366,6 +379,9 @@ struct rung_forecast_opts {
 	 * counted */
 	uint64_t warmup_batches;
 	int keep_placement; /**< nonzero: do not change the placement of host rows */
+	/** batches that are announced before they are gathered, as in rung_loader_opts; 0: none */
+	uint32_t look_ahead;
+	uint32_t window; /**< as in rung_store_opts */
 };
 
 /** Initialiser: all defaults. In C++: rung_forecast_opts_init(). */
@@ -379,7 +395,7 @@ RUNG_INIT_FUNCTION(rung_forecast_opts, {})
  * @param opts          NULL: defaults. A nonzero structure_bytes or cache option is kept
  * @param sampler       of the training; csc is not needed
  * @param seeds         [seed_count] distinct train ranks
- * @param batches_max   0: 32; fewer are sampled if they are large
+ * @param batches_max   0: 48; fewer are sampled if they are large
  * @param division_out  with `size` set; written on success
  * @return 0, RUNG_E_INVAL (the budget is too small), RUNG_E_NOMEM, or an error of
  *         rung_structure_open() or of the sampler
@@ -391,6 +407,39 @@ RUNG_API int rung_plan_divide(const struct rung_dataset *ds, const struct rung_p
                               uint64_t seed_count, uint32_t batch_size, uint32_t batches_max,
                               struct rung_plan_division *division_out);
 
+/** A host budget and its plan, for rung_plan_sweep(). */
+struct rung_plan_budget {
+	size_t size;         /**< sizeof(struct rung_plan_budget), set by the caller */
+	uint64_t host_bytes; /**< the budget, as in rung_plan_opts; set by the caller */
+	/** free it with rung_plan_destroy(); NULL: the budget is too small for slots and lists */
+	struct rung_plan *plan;
+	/** batches 0: everything is in memory, so nothing was compared */
+	struct rung_plan_division division;
+	struct rung_plan_traffic traffic; /**< as from rung_plan_predict(); zeros without a plan */
+};
+
+/**
+ * Plan several host budgets, and predict the traffic of each, from batches that are sampled once.
+ * See Sweeping at the top of this file. The lists of each plan are those that the budget holds with
+ * the fewest device reads, unless opts->structure_bytes is set.
+ *
+ * @param opts         NULL: defaults. Lists are read for sampling within its host_bytes
+ * @param sampler      of the training; csc is not needed
+ * @param seeds        [seed_count] distinct train ranks
+ * @param batches_max  0: 48
+ * @param forecast     predicts times; NULL: only traffic
+ * @param budgets      [budget_count], at least one; after a failure no plan is left in them
+ * @return 0, RUNG_E_INVAL (every budget is too small: the message names the least that works for
+ *         the last one), or an error of rung_plan_divide() or rung_plan_predict()
+ *
+ * Threads: any; it uses OpenMP threads.
+ */
+RUNG_API int rung_plan_sweep(const struct rung_dataset *ds, const struct rung_plan_opts *opts,
+                             const struct rung_sampler_opts *sampler, const uint64_t *seeds,
+                             uint64_t seed_count, uint32_t batch_size, uint32_t batches_max,
+                             const struct rung_forecast_opts *forecast,
+                             struct rung_plan_budget *budgets, uint32_t budget_count);
+
 /**
  * Predict the traffic of training: sample up to `batches_max` batches of a shuffled epoch, count
  * the rows of each tier and, with `forecast`, predict the time of the gathers. The hit_share of
@@ -398,7 +447,7 @@ RUNG_API int rung_plan_divide(const struct rung_dataset *ds, const struct rung_p
  *
  * @param csc          relabelled graph (rung_dataset_load_graph()); NULL with sampler->structure
  * @param seeds        [seed_count] distinct train ranks
- * @param batches_max  0: 32
+ * @param batches_max  0: 48
  * @param forecast     predicts times; NULL: only traffic
  * @param traffic_out  may be NULL
  * @return 0, or an error of the sampler or of rung_plan_forecast()

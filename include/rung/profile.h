@@ -124,6 +124,10 @@ struct rung_tuning {
 	 * over all nodes with memory; 0: nearest to the readers first, or as requested */
 	int interleaved;
 	char interleaved_why[RUNG_WHY_BYTES];
+	/** refill threads for each features file, one per 300,000 reads/s of the drive, at most 8;
+	 * 0: no reads */
+	uint32_t refill_threads;
+	char refill_threads_why[RUNG_WHY_BYTES];
 };
 
 /** Resource that limits the throughput of batches. */
@@ -138,8 +142,8 @@ enum rung_bound {
 };
 
 /**
- * Text for a limiting resource: "host memory", "nvme", "gpu memory", "peers" or "link", as the
- * command prints it.
+ * Text for a limiting resource: "memory", "drive", "gpu memory", "peers" or "link", as the command
+ * prints it.
  *
  * @return a constant string, never NULL for a valid value; the caller must not free it. There are
  *         no errors.
@@ -190,6 +194,9 @@ struct rung_forecast {
 	double gpu_seconds;  /**< GPU: time of rows from its own memory; 0 on the CPU */
 	double peer_seconds; /**< the same for rows from other GPUs */
 	double link_seconds; /**< the same for rows over its link */
+	/** most announced batches whose rows are read together, see rung_store_opts.window; 0: no
+	 * row is read ahead */
+	uint32_t window_batches;
 };
 
 /**

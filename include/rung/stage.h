@@ -110,8 +110,8 @@ struct rung_stage_opts {
 	uint32_t threads;    /**< 0: the OpenMP default */
 	int force;           /**< nonzero: replace out_dir if it is a staged dataset */
 	int dry_run; /**< nonzero: check inputs and free space, fill in the report, write nothing */
-	/** may be NULL; steps "graph", "score" and "relabel", then "features", "files" and "check"
-	 * in bytes */
+	/** may be NULL; steps "graph", "score" (passes), "score, sampling" (batches) and "relabel",
+	 * then "features", "files" and "check" in bytes */
 	rung_progress_fn progress;
 	void *progress_ctx;
 	/** most memory to use; 0: a quarter of RAM, or three quarters of the free memory (of the

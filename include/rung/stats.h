@@ -43,8 +43,12 @@ RUNG_API int rung_store_info(const struct rung_store *store, struct rung_store_i
 
 /** Largest number of tiers of a store. */
 #define RUNG_TIERS_MAX 8
-/** Number of buckets of a latency histogram. */
-#define RUNG_LATENCY_BUCKETS 64
+/**
+ * Number of buckets of a latency histogram, eight per octave. Bucket b counts the value b if b is
+ * below 8, otherwise values from (8 + b % 8) << (b / 8 - 1) up to the start of the next bucket. The
+ * last bucket also counts all larger values.
+ */
+#define RUNG_LATENCY_BUCKETS 256
 
 /** Phases of reading a cold row, for latencies. */
 enum rung_read_phase {
@@ -113,8 +117,7 @@ struct rung_store_stats {
 	 * all texts here, valid until the store is closed */
 	const char *engine_why;
 	int direct; /**< 1: reads use O_DIRECT */
-	/** number of requests that took [2^(b/2), 2^((b+1)/2)) microseconds, where b is the
-	 * index */
+	/** number of requests by microseconds, in buckets as above */
 	uint64_t latency[RUNG_LATENCY_BUCKETS];
 	/** CUDA: calls in which the calling thread waited for the GPU or for reads */
 	uint64_t host_waits;
@@ -130,7 +133,7 @@ struct rung_store_stats {
 	uint64_t cache_rows_filled;
 	uint32_t merge_gap_bytes; /**< largest gap within a merged read; see rung_store_opts */
 	uint32_t read_bytes_max;  /**< largest merged read */
-	/** number of reads that took [2^(b/2), 2^((b+1)/2)) nanoseconds, by enum rung_read_phase */
+	/** number of reads by nanoseconds, in the same buckets, by enum rung_read_phase */
 	uint64_t phases[RUNG_READ_PHASE_COUNT][RUNG_LATENCY_BUCKETS];
 	/** engines, best first, down to the one in use */
 	struct rung_engine_step engine_steps[RUNG_ENGINE_STEPS_MAX];
@@ -154,6 +157,24 @@ struct rung_store_stats {
 	uint64_t cache_wait_ns;
 	/** why an attached store does not use the shared cache; "" otherwise */
 	const char *cache_why;
+	/** time in which at least one thread waited for rows in rung_gather(), rung_request_wait(),
+	 * rung_request_wait_stream() or rung_loader_next() */
+	uint64_t wait_rows_ns;
+	/** the same, in rung_loader_next(), for a batch that was not sampled yet */
+	uint64_t wait_sample_ns;
+	/** duration of all completed reads, added up; of a read that was short, only its last part.
+	 * Divided by the time that has passed it is the mean number of reads in flight */
+	uint64_t read_ns;
+	uint64_t reads_in_flight; /**< now; not a counter */
+	/** why no file shows the counters to other processes, such as `rung top`; "" otherwise. The
+	 * variable RUNG_STATS_PAGE=0 switches it off */
+	const char *stats_page_why;
+	/** rows that were read before a batch that needs them began; the batch finds them in the
+	 * cache, and counts them in cache_hits */
+	uint64_t ahead_rows;
+	/** longest window so far, in batches, see rung_store_opts.window; 0: there was none */
+	uint32_t window_batches;
+	uint32_t refill_threads; /**< threads for each features file; 0: no row is cold */
 };
 
 /**

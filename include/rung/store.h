@@ -111,11 +111,21 @@
  * row with the farthest next use (Belady's rule); beyond the announced batches it evicts the
  * coldest row by score. Announce batches in the order of their gathers, as far ahead as they are
  * known; announcing more rows than four times the cache holds does not improve the hit rate. The
- * call does not read any rows: to start reads early, submit the gather early. A gather that was not
+ * call itself does not read any rows. A gather that was not
  * announced works as usual, and an announced gather may never be submitted. The store recognises an
  * announced batch by its rows, not by its position. RUNG_E_AGAIN: opts.window_rows_max rows or 4096
  * batches are announced already; gather some, then announce this list again. RUNG_E_RANGE and
  * RUNG_E_INVAL are as for a gather.
+ *
+ * Reading ahead. Rows of announced batches are read before the batches begin. Refill sweeps the
+ * files: for each batch that begins, it passes one part of as many as the window has batches, and
+ * reads the rows there that any batch of the window needs, with as few reads as possible. The cache
+ * holds a row until the last of these batches has used it, so a row needs memory for half a sweep
+ * on average. Reads of the batch that has begun come first. The window is opts.window batches long,
+ * or as long as the rows of the cache suffice for; where one batch has more rows than the cache,
+ * nothing is read ahead. A window of one batch is read only while no gather waits for reads. Rows
+ * of a batch that is never gathered leave the window when 64 later batches have begun. Rows staged
+ * in place are not read ahead.
  *
  * Waiting on a stream. If no row of the store is in a file, the host does not wait in
  * rung_request_wait_stream(). Otherwise it waits until the cold rows of the request are known and
@@ -149,7 +159,13 @@ enum rung_engine {
 	 * without file system and block layer. Needs root or permission to open that device, and a
 	 * file on ext4 or XFS on such a disk. The positions of the file's blocks are queried once,
 	 * so the file must not change while the store is open */
-	RUNG_ENGINE_NVME
+	RUNG_ENGINE_NVME,
+	/** for measurements only: reads nothing, so the rows of cold ranks are undefined. Each read
+	 * passes through an io_uring ring as a NOP. The engines that read nothing are never chosen
+	 * by AUTO. A store that is shared or attached refuses them, and so do neighbour lists in
+	 * the file */
+	RUNG_ENGINE_NULL,
+	RUNG_ENGINE_NULL_INSTANT /**< the same without a ring: reads complete at once */
 };
 
 /** For rung_store_opts.merge_gap_bytes: merged reads skip no bytes. */
@@ -201,6 +217,14 @@ struct rung_store_opts {
 	 * the current GPU of a thread is GPU 0 until the thread selects another. NULL in
 	 * rung_store_open(), where the plan names the GPUs */
 	const int *gpu;
+	/** number of announced batches whose cold rows are read together, before the batches begin;
+	 * 0: as many as the rows of the cache suffice for; RUNG_WINDOW_NONE: none. See Reading
+	 * ahead at the top of this file */
+	uint32_t window;
+	/** refill threads for each features file, which share its slots and queue depth; 0: chosen
+	 * from the plan's profile, else 1. Fewer than 4 slots per thread, more threads than reads
+	 * in flight, or more than 16 threads for all files lower the number */
+	uint32_t refill_threads;
 };
 
 /** Initialiser: all defaults. In C++: rung_store_opts_init(). */

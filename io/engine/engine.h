@@ -8,7 +8,8 @@
  * polls, which keeps a core busy, so it is opt-in too. `pread` uses a pool of threads. An engine is
  * accepted only after a read through it has returned the same bytes as pread(). The statistics list
  * the refused engines and features, with reasons, in engine_steps and engine_parts. tests/vm/ runs
- * all four on emulated NVMe disks of both block sizes.
+ * all four on emulated NVMe disks of both block sizes. Two more, `null` and `null_instant`, read
+ * nothing; they measure what the rest costs.
  *
  * A ring is created by the thread that uses it, with DEFER_TASKRUN, else COOP_TASKRUN, else
  * neither. Pool, file and ring descriptor are registered one by one, and the kernel can refuse each
@@ -49,6 +50,7 @@ struct rung__engine_ops {
 	bool direct; /* it bypasses the page cache, whatever the flags of the descriptor are */
 	/* it maps the file to positions on the disk: the probe checks several places */
 	bool maps;
+	bool reads_nothing; /* for measurements: it is not probed, and only used if it is named */
 	/**
 	 * Called by the thread that will submit and reap.
 	 * @param report  zeroed
@@ -74,9 +76,9 @@ void rung__why_add(char *whys, size_t size, const char *why);
 #include "rung_config.h"
 #if RUNG_HAVE_IO_URING
 extern const struct rung__engine_ops rung__engine_nvme, rung__engine_io_uring_poll,
-	rung__engine_io_uring;
+	rung__engine_io_uring, rung__engine_null;
 #endif
-extern const struct rung__engine_ops rung__engine_pread;
+extern const struct rung__engine_ops rung__engine_pread, rung__engine_null_instant;
 
 /** The reader of features files, with one engine per file. Defined in file_reader.c. */
 extern const struct rung__reader_ops rung__file_reader;

@@ -19,11 +19,13 @@
 /* best first */
 static const struct rung__engine_ops *const engines[] = {
 #if RUNG_HAVE_IO_URING
-	&rung__engine_nvme,
-	&rung__engine_io_uring_poll,
-	&rung__engine_io_uring,
+	&rung__engine_nvme,         &rung__engine_io_uring_poll, &rung__engine_io_uring,
 #endif
 	&rung__engine_pread,
+#if RUNG_HAVE_IO_URING
+	&rung__engine_null,
+#endif
+	&rung__engine_null_instant,
 };
 
 /* ---- probe ---- */
@@ -113,7 +115,7 @@ static int try_engine(struct rung__reader *reader, const struct rung__engine_ops
 	if (rc < 0)
 		return rc;
 	reader->ops = ops;
-	rc = probe(reader, report);
+	rc = ops->reads_nothing ? 0 : probe(reader, report);
 	if (rc < 0)
 		rung__engine_end(reader);
 	return rc;
@@ -144,6 +146,9 @@ static void add_used(struct rung__reader *reader, enum rung_engine requested,
 	if (requested == RUNG_ENGINE_PREAD)
 		rung__why_add(reader->engine_why, sizeof(reader->engine_why),
 		              "pread was requested");
+	if (reader->ops->reads_nothing)
+		rung__why_add(reader->engine_why, sizeof(reader->engine_why),
+		              reader->ops->opt_in_why);
 	add_step(reader, reader->ops->name, "");
 	reader->report = *report;
 	for (uint32_t i = 0; i < report->part_count; i++) {
@@ -196,6 +201,8 @@ int rung__engine_select(struct rung__reader *reader)
 		const struct rung__engine_ops *ops = engines[i];
 		struct rung__engine_report report = { .part_count = 0 };
 
+		if (ops->reads_nothing && ops->id != requested)
+			continue;
 		if (!is_wanted(ops, requested)) {
 			add_step(reader, ops->name,
 			         ops->opt_in_why ? ops->opt_in_why

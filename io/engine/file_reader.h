@@ -59,7 +59,7 @@ void rung__engine_end(struct rung__reader *reader);
  * @param read_bytes  size of the large reads
  * @param gap_out     bytes, whole sectors, at most 64 KiB; RUNG__MERGE_GAP_DEFAULT if measuring
  *                    takes too long (a file under 64 MiB) or is meaningless (the page cache, reads
- *                    that fail)
+ *                    that fail, an engine that reads nothing)
  * @return 0, or -errno if the engine cannot continue
  */
 int rung__merge_gap_measure(const struct rung__reader_ops *ops, struct rung__reader *reader,

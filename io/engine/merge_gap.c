@@ -93,8 +93,8 @@ int rung__merge_gap_measure(const struct rung__reader_ops *ops, struct rung__rea
 	int rc = 0;
 
 	*gap_out = RUNG__MERGE_GAP_DEFAULT;
-	if (!reader->direct || reader->geometry.file_bytes < FILE_BYTES_MIN ||
-	    fstat(reader->fd, &st) != 0)
+	if (!reader->direct || reader->ops->reads_nothing ||
+	    reader->geometry.file_bytes < FILE_BYTES_MIN || fstat(reader->fd, &st) != 0)
 		return 0;
 	pthread_mutex_lock(&kept_lock);
 	for (unsigned i = 0; i < kept_count; i++) {

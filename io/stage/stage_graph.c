@@ -47,8 +47,11 @@ static int forward_progress(void *ctx, const char *inner, unsigned long long don
 {
 	const struct step *step = ctx;
 
-	(void)inner;
-	return rung__stage_progress(step->stage, step->name, done, total) < 0;
+	/* sampled batches are counted separately from passes over the edges */
+	return rung__stage_progress(step->stage,
+	                            strcmp(inner, "presample") == 0 ? "score, sampling"
+	                                                            : step->name,
+	                            done, total) < 0;
 }
 
 /* The options of the graph as the caller gave them, with the vertex count of the features. */

@@ -8,9 +8,9 @@ features from a rung store.
 import torch
 from torch import nn
 from torch.nn import functional as F
+from training import accuracy, add_training, make_parser, train_epoch, width_and_classes
 
 import rung
-from training import accuracy, add_training, make_parser, train_epoch, width_and_classes
 
 
 class Attention(nn.Module):

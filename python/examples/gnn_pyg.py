@@ -12,10 +12,10 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.nn import GAT, GraphSAGE
+from training import accuracy, add_training, make_parser, train_epoch, width_and_classes
 
 import rung
 import rung.pyg
-from training import accuracy, add_training, make_parser, train_epoch, width_and_classes
 
 
 def node_loader(args, store, dataset, fanouts):

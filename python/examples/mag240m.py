@@ -27,10 +27,10 @@ from torch.nn import functional as F
 from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 from torch_geometric.nn import GATConv, SAGEConv
+from training import accuracy, add_training, make_parser, train_epoch
 
 import rung
 import rung.pyg
-from training import accuracy, add_training, make_parser, train_epoch
 
 
 class Gnn(nn.Module):

@@ -19,9 +19,9 @@ import time
 
 import torch
 from torch_geometric.nn import GraphSAGE
+from training import accuracy, add_training, make_parser, train_epoch, width_and_classes
 
 import rung
-from training import accuracy, add_training, make_parser, train_epoch, width_and_classes
 
 
 def main():

@@ -13,12 +13,12 @@ from functools import partial
 
 import torch
 import torch.distributed as dist
+from sage_torch import Sage
 from torch.nn.parallel import DistributedDataParallel
+from training import accuracy, add_training, make_parser, train_epoch, width_and_classes
 
 import rung
 import rung.distributed
-from sage_torch import Sage
-from training import accuracy, add_training, make_parser, train_epoch, width_and_classes
 
 
 def train(args, device):

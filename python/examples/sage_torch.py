@@ -7,6 +7,7 @@ from a memory map or RAM.
     sage_torch.py papers.rung --features memmap --source x.npy      usual without rung
     sage_torch.py papers.rung --features memory --source x.npy      all of them in RAM
 """
+import itertools
 import json
 import queue
 import sys
@@ -17,9 +18,9 @@ import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional as F
+from training import accuracy, add_training, make_parser, width_and_classes
 
 import rung
-from training import accuracy, add_training, make_parser, width_and_classes
 
 
 class Sage(nn.Module):
@@ -29,8 +30,9 @@ class Sage(nn.Module):
     def __init__(self, width, hidden, classes, hops):
         super().__init__()
         widths = [width] + [hidden] * (hops - 1) + [classes]
-        self.own = nn.ModuleList(nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
-        self.mean = nn.ModuleList(nn.Linear(a, b, bias=False) for a, b in zip(widths, widths[1:]))
+        self.own = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
+        self.mean = nn.ModuleList(nn.Linear(a, b, bias=False)
+                                  for a, b in itertools.pairwise(widths))
 
     def forward(self, rows, blocks):
         for layer, block in enumerate(blocks):

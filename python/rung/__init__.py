@@ -5,35 +5,71 @@
     x = store.gather(ids)            # a torch tensor for torch ids, otherwise a numpy array
 """
 
+from typing import TYPE_CHECKING
+
 from ._library import VERSION as __version__
 from .arrays import Array
 from .dataset import Dataset, Graph
 from .dtypes import DType
-from .errors import (AbiError, AgainError, BusyError, CanceledError, ClosedError, CorruptError,
-                     Error, ExistsError, ForkError, FormatError,
-                     InvalidError, LibraryError, NoDeviceError, NoMemoryError, NoSpaceError,
-                     NotFoundError, NotSupportedError, RangeError,
-                     ReadError, TimedOutError)
+from .errors import (
+    AbiError,
+    AgainError,
+    BusyError,
+    CanceledError,
+    ClosedError,
+    CorruptError,
+    Error,
+    ExistsError,
+    ForkError,
+    FormatError,
+    InvalidError,
+    LibraryError,
+    NoDeviceError,
+    NoMemoryError,
+    NoSpaceError,
+    NotFoundError,
+    NotSupportedError,
+    RangeError,
+    ReadError,
+    TimedOutError,
+)
 from .gather import Gather
-from .loader import Batch, Loader
-from .sampler import Block, NeighborSampler, Sample
+from .opening import attach, open
+from .planning import Plan, PlanPart, PlanTier, plan
+from .sampling import Batch, Block, Loader, NeighborSampler, Sample
 from .staging import StageResult, stage
 from .stats import EpochStats, Stats, Tier
-from .store import Store, attach, open   # pylint: disable=redefined-builtin
+from .store import Store
 
-# Imported at first use, because both modules import torch. They are not in __all__: a star import
-# would look them up.
-_LAZY = {"FeatureStore": "pyg", "Feature": "graphbolt"}
+if TYPE_CHECKING:
+    from .graphbolt import Feature as Feature
+    from .pyg import FeatureStore as FeatureStore
+else:
+    # Both modules import torch, so they are imported when a name is first used. The names are not
+    # in __all__: a star import would look them up.
+    _LATE = {"FeatureStore": "pyg", "Feature": "graphbolt"}
+
+    def __getattr__(name):
+        if name not in _LATE:
+            raise AttributeError(f"module 'rung' has no attribute {name!r}")
+        import importlib
+        import sys
+
+        try:
+            value = getattr(importlib.import_module(f".{_LATE[name]}", __name__), name)
+        except ModuleNotFoundError as error:
+            missing = f"rung.{name}: {error.name} is not installed; use pip install 'rung[pyg]'"
+            # `from rung import NAME` would replace the message of an AttributeError. For other
+            # users hasattr() must return False, so it cannot be an ImportError.
+            if sys._getframe(1).f_code.co_name == "_handle_fromlist":   # of importlib
+                raise LibraryError(missing) from error
+            raise AttributeError(missing) from error
+        globals()[name] = value   # later look-ups do not come here
+        return value
 
 
-def __getattr__(name: str):
-    if name not in _LAZY:
-        raise AttributeError(f"module 'rung' has no attribute {name!r}")
-    import importlib
-
-    value = getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
-    globals()[name] = value   # later look-ups do not come here
-    return value
+def __dir__() -> list[str]:
+    return sorted({*globals(), "Feature", "FeatureStore"})
 
 
 __all__ = ["AbiError", "AgainError", "Array", "Batch", "Block", "BusyError", "CanceledError",
@@ -42,6 +78,7 @@ __all__ = ["AbiError", "AgainError", "Array", "Batch", "Block", "BusyError", "Ca
            "Graph", "InvalidError", "LibraryError",
            "Loader", "NeighborSampler", "NoDeviceError", "NoMemoryError", "NoSpaceError",
            "NotFoundError", "NotSupportedError",
+           "Plan", "PlanPart", "PlanTier",
            "RangeError", "ReadError", "Sample", "StageResult", "Stats", "Store", "Tier",
-           "TimedOutError", "__version__", "attach", "open",
+           "TimedOutError", "__version__", "attach", "open", "plan",
            "stage"]

@@ -18,11 +18,11 @@ ctypes pointers.
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import os
 import re
+import sys
 from types import SimpleNamespace
-from typing import Any, NoReturn, Optional
+from typing import Any, NoReturn
 
 from .errors import InvalidError, LibraryError, error_of
 
@@ -51,6 +51,14 @@ _TYPE = re.compile(r"\s*(struct |enum |)(unsigned long long|\w+)([^;]*)")
 _NAME = re.compile(r"\s*(\**)(\w+)((?:\[[^]]+\])*)\s*")
 
 
+def _parts(pattern: re.Pattern[str], text: str) -> tuple[str, ...]:
+    """Return the groups of a match of all of `text`. Raises ValueError if there is none."""
+    found = pattern.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    return found.groups()
+
+
 class Struct(ctypes.Structure):
     """A C struct. A first field named `size` is set, also in nested structs.
 
@@ -59,7 +67,7 @@ class Struct(ctypes.Structure):
 
     _nested_: tuple[str, ...] = ()   # names of the fields that are structs
 
-    def __init__(self, *args, **kwargs):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._set_size()
 
@@ -84,7 +92,7 @@ class Headers:
         LibraryError: a declaration has an unsupported form.
     """
 
-    def __init__(self, folder: str):
+    def __init__(self, folder: str) -> None:
         self.folder = folder
         text = self._read()
         self.constants = {name: int(value) for name, value in _CONSTANT.findall(text)}
@@ -101,8 +109,9 @@ class Headers:
             self.callbacks[name] = ctypes.CFUNCTYPE(_SCALARS[result], *self._arguments(arguments))
         for name in self._bodies:
             self._struct(name)
-        self.functions = {name: (self._declared(result + name)[0][1], self._arguments(arguments))
-                          for result, name, arguments in _FUNCTION.findall(text)}
+        self.functions: dict[str, tuple[Any, list[Any]]] = {
+            name: (self._declared(result + name)[0][1], self._arguments(arguments))
+            for result, name, arguments in _FUNCTION.findall(text)}
         # A declaration that the patterns miss would be absent without an error.
         if len(self.functions) + len(self._bodies) != len(_BEGINNING.findall(text)):
             raise LibraryError(f"{folder}: a struct or function is declared in an unsupported form")
@@ -129,10 +138,11 @@ class Headers:
                             else list(values.values())[-1] + 1 if values else 0)
         return values
 
-    def _struct(self, name: str) -> Optional[type[Struct]]:
+    def _struct(self, name: str) -> type[Struct] | None:
         """Return a struct's class, created at first use; None for an undefined struct."""
         if name in self._bodies and name not in self.structs:
-            made = self.structs[name] = type(name, (Struct,), {})
+            made: Any = type(name, (Struct,), {})
+            self.structs[name] = made
             declarations = self._bodies[name].split(";")[:-1]
             fields = [field for text in declarations for field in self._declared(text)]
             made._nested_ = tuple(field for field, of in fields if of in self.structs.values())
@@ -145,11 +155,11 @@ class Headers:
     def _declared(self, text: str) -> list[tuple[str, Any]]:
         """Return the names and types of a declaration such as "char *a, *b" or "int size[2]"."""
         try:
-            kind, base, names = _TYPE.fullmatch(text).groups()
+            kind, base, names = _parts(_TYPE, text)
             of = self._base(kind, base)
-            found = [_NAME.fullmatch(part).groups() for part in names.split(",")]
+            found = [_parts(_NAME, part) for part in names.split(",")]
             return [(name, self._derived(of, len(stars), sizes)) for stars, name, sizes in found]
-        except (AttributeError, KeyError, ValueError):
+        except (KeyError, ValueError):
             raise LibraryError(f"{self.folder}: {text.strip()!r}: the declaration has an "
                                "unsupported form") from None
 
@@ -179,21 +189,26 @@ class Headers:
         return of
 
 
+def _folders() -> list[str]:
+    """Return the folders of the package: an editable install has one besides the source tree."""
+    return list(sys.modules[str(__package__)].__path__)
+
+
 def _find_headers() -> str:
     """Return the folder of the C headers: in the wheel, otherwise in the source tree."""
     here = os.path.dirname(os.path.abspath(__file__))
-    carried = os.path.join(here, "include", "rung")
+    carried = [os.path.join(folder, "include", "rung") for folder in _folders()]
     tree = os.path.join(os.path.dirname(os.path.dirname(here)), "include", "rung")
-    for folder in (carried, tree):
+    for folder in (*carried, tree):
         if os.path.isdir(folder):
             return folder
-    raise LibraryError(f"{carried}: the C headers of the package are missing; "
-                       "reinstall it with 'pip install ./python'")
+    raise LibraryError(f"{carried[0]}: the C headers of the package are missing; reinstall rung")
 
 
 _headers = Headers(_find_headers())
-FUNCTIONS = _headers.functions
-c = SimpleNamespace(**_headers.structs, **_headers.callbacks, **_headers.constants)
+FUNCTIONS: dict[str, tuple[Any, list[Any]]] = _headers.functions
+# Any, because type checkers do not read the headers. Annotate a struct as Any, too.
+c: Any = SimpleNamespace(**_headers.structs, **_headers.callbacks, **_headers.constants)
 
 
 def _words(enum: str, prefix: str) -> tuple[str, ...]:
@@ -215,10 +230,13 @@ def _find() -> str:
     given = os.environ.get("RUNG_LIBRARY")
     if given:
         return given
-    carried = os.path.join(os.path.dirname(__file__), "librung.so")
-    if os.path.exists(carried):
-        return carried
-    return ctypes.util.find_library("rung") or carried
+    carried = [os.path.join(folder, "librung.so") for folder in _folders()]
+    found = [path for path in carried if os.path.exists(path)]
+    if found:
+        return found[0]
+    from ctypes.util import find_library  # slow to import, and needed only here
+
+    return find_library("rung") or carried[0]
 
 
 def _load() -> ctypes.CDLL:
@@ -226,8 +244,10 @@ def _load() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(path)
     except OSError as error:
-        raise LibraryError(f"{path}: {error}; install it with 'pip install ./python', or set "
-                           "RUNG_LIBRARY to librung.so") from None
+        cure = ("unset RUNG_LIBRARY, or set it to librung.so" if os.environ.get("RUNG_LIBRARY")
+                else "reinstall rung, or set RUNG_LIBRARY to librung.so")
+        told = str(error) if path in str(error) else f"{path}: {error}"
+        raise LibraryError(f"{told}; {cure}") from None
     for name, (result, args) in FUNCTIONS.items():
         try:
             function = getattr(library, name)
@@ -242,7 +262,7 @@ def _load() -> ctypes.CDLL:
     return library
 
 
-lib = _load()
+lib: Any = _load()
 
 
 def raise_last(status: int) -> NoReturn:
@@ -261,15 +281,20 @@ def check(status: int) -> int:
     return status
 
 
-def string(value: str | bytes | os.PathLike, name: str) -> bytes:
+def string(value: str | bytes | os.PathLike[str], name: str) -> bytes:
     """Return a path or name as bytes for the library.
 
     Raises:
-        InvalidError: it contains a zero byte, at which C would end it.
+        InvalidError: it is neither text nor a path, or contains a zero byte, at which C would end
+            it.
     """
-    found = os.fsencode(value)
+    try:
+        found = os.fsencode(value)
+    except TypeError:
+        raise InvalidError(f"{name}={value!r}: has type {type(value).__name__}; use a str or a "
+                           "path") from None
     if b"\0" in found:
-        raise InvalidError(f"{name}={value!r}: contains a zero byte")
+        raise InvalidError(f"{name}={value!r}: contains a zero byte; remove it")
     return found
 
 

@@ -6,18 +6,37 @@ DLPack (github.com/dmlc/dlpack, versions 0 and 1) makes rung independent of torc
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from ctypes import (POINTER, PYFUNCTYPE, Structure, c_char_p, c_int, c_int32, c_int64, c_uint8,
-                    c_uint16, c_uint32, c_uint64, c_void_p, py_object, pythonapi)
+from ctypes import (
+    POINTER,
+    PYFUNCTYPE,
+    Structure,
+    c_char_p,
+    c_int,
+    c_int32,
+    c_int64,
+    c_uint8,
+    c_uint16,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+    py_object,
+    pythonapi,
+)
 from functools import partial
 from math import prod
 from operator import attrgetter
-from typing import Any, Optional
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
-from .dtypes import BY_DLPACK, DType
+from .dtypes import BY_DLPACK, DType, torch_dtype
 from .errors import InvalidError, NotSupportedError
+
+if TYPE_CHECKING:
+    import torch
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13   # DLDeviceType
 HOST_READABLE = (CPU, CUDA_HOST, CUDA_MANAGED)
@@ -75,7 +94,7 @@ def _capsule_of(source: Any, versioned: bool, **options: Any) -> Any:
     return source.__dlpack__(**options)
 
 
-def _consumer(stream: Any) -> Optional[int]:
+def _consumer(stream: Any) -> int | None:
     """Return the handle of the CUDA stream that must wait; None: no stream waits.
 
     Args:
@@ -101,12 +120,28 @@ def _managed_of(capsule: Any, source: Any) -> tuple[Any, bytes, bytes]:
                        "capsule")
 
 
+MYPY = False   # mypy reads it as True
+if MYPY:
+    # Without numpy's arrays, which have no hash: they must not match the overloads for other
+    # libraries as well as those for numpy. mypy would then infer Any if part of their type is Any.
+    from collections.abc import Hashable as _NotNumpy  # pyright: ignore[reportAssignmentType]
+else:
+    class _NotNumpy(Protocol):
+        """Any array: other checkers use the first overload that matches."""
+
+
+class SupportsDLPack(_NotNumpy, Protocol):
+    """An array of any library that exports its memory through DLPack."""
+
+    def __dlpack__(self) -> Any: ...
+
+
 class _Memory:
     """Memory at an address, in the form that numpy accepts."""
 
     __slots__ = ("__array_interface__", "_owner")
 
-    def __init__(self, data: int, shape: tuple[int, ...], descr: str, owner: Any):
+    def __init__(self, data: int, shape: tuple[int, ...], descr: str, owner: Any) -> None:
         self.__array_interface__ = {"data": (data, False), "shape": shape, "typestr": descr,
                                     "version": 3}
         self._owner = owner   # numpy's array refers to this object, and so to the owner
@@ -132,11 +167,11 @@ class Array:
 
     def __init__(self, data: int, shape: tuple[int, ...], dtype: DType, owner: Any,
                  device: tuple[int, int] = (CPU, 0),
-                 ready: Optional[Callable[[int], Any]] = None):
-        self.data = data
-        self.ready = ready
-        self.shape = shape
-        self.dtype = dtype
+                 ready: Callable[[int], Any] | None = None) -> None:
+        self.data: int = data
+        self.ready: Callable[[int], Any] | None = ready
+        self.shape: tuple[int, ...] = shape
+        self.dtype: DType = dtype
         self._owner = owner   # keeps the memory alive
         self._device = device
 
@@ -154,7 +189,7 @@ class Array:
     def __repr__(self) -> str:
         return f"rung.Array(shape={self.shape}, dtype={self.dtype.name}, device={self.device})"
 
-    def __reduce__(self):
+    def __reduce__(self) -> NoReturn:
         raise NotSupportedError("pickle: a rung.Array refers to memory of this process; "
                                 "pickle its numpy() or torch()")
 
@@ -172,7 +207,7 @@ class Array:
                                f"use a type of {self.dtype.dlpack[1]} bits")
         return Array(self.data, self.shape, dtype, self._owner, self._device, self.ready)
 
-    def numpy(self) -> np.ndarray:
+    def numpy(self) -> npt.NDArray[Any]:
         """Return the array as numpy, without a copy; bf16 as two bytes of void.
 
         Raises:
@@ -182,20 +217,25 @@ class Array:
             raise InvalidError(f"rows are on {self.device}: numpy reads host memory; use torch()")
         return self._as(self.dtype.numpy)
 
-    def _as(self, descr: str) -> np.ndarray:   # reads no element: the memory may be on a GPU
+    def _as(self, descr: str) -> npt.NDArray[Any]:   # reads no element: the memory may be on a GPU
         return (np.asarray(_Memory(self.data, self.shape, descr, self)) if 0 not in self.shape
                 else np.empty(self.shape, descr))
 
-    def torch(self):
+    def torch(self) -> torch.Tensor:
         """Return the array as a torch tensor, without a copy."""
         import torch
 
         if 0 in self.shape:
-            return torch.empty(self.shape, dtype=getattr(torch, self.dtype.torch),
-                               device=self.device)
-        return torch.from_dlpack(self)
+            return torch.empty(self.shape, dtype=torch_dtype(self.dtype), device=self.device)
+        try:
+            # not in the types of older torch
+            tensor: torch.Tensor = sys.modules["torch"].from_dlpack(self)
+        except RuntimeError:
+            torch_dtype(self.dtype)   # raises if this torch lacks the type
+            raise
+        return tensor
 
-    def __array__(self, dtype=None, copy=None):
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         array = self.numpy()
         if dtype is not None and np.dtype(dtype) != array.dtype:
             if copy is False:
@@ -207,7 +247,9 @@ class Array:
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._device
 
-    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
+    def __dlpack__(self, *, stream: int | None = None,
+                   max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
         """Return a DLPack capsule, versioned (1.0) if `max_version` allows it.
 
         Args:
@@ -268,9 +310,9 @@ class Foreign:
     """
 
     _unuse: Callable[[], Any] = staticmethod(list)
-    __del__ = property(attrgetter("_unuse"))   # runs no bytecode, see rung.owned
+    __del__: Any = property(attrgetter("_unuse"))   # runs no bytecode, see rung.owned
 
-    def __init__(self, source: Any, stream: Optional[int] = None):
+    def __init__(self, source: Any, stream: int | None = None) -> None:
         # The device is read first: numpy and others refuse a stream for any device but CUDA.
         device = source.__dlpack_device__() if hasattr(source, "__dlpack_device__") else (CPU, 0)
         options = {"stream": stream} if stream is not None and device[0] == CUDA else {}
@@ -286,17 +328,17 @@ class Foreign:
         # prepared before the capsule is marked, so that no exception can come between.
         self._unuse = partial(_capsule_rename, capsule, unused)
         _capsule_rename(capsule, used)
-        self.data = (tensor.data or 0) + tensor.byte_offset
-        self.shape = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
+        self.data: int = (tensor.data or 0) + tensor.byte_offset
+        self.shape: tuple[int, ...] = tuple(tensor.shape[axis] for axis in range(tensor.ndim))
         strides = tensor.strides or _packed(self.shape)
-        self.strides = tuple(strides[axis] for axis in range(tensor.ndim))
-        self.dtype = BY_DLPACK.get((tensor.dtype_code,
-                                    tensor.dtype_bits)) if tensor.dtype_lanes == 1 else None
-        self.device = (tensor.device_type, tensor.device_id)
+        self.strides: tuple[int, ...] = tuple(strides[axis] for axis in range(tensor.ndim))
+        self.dtype: DType | None = (BY_DLPACK.get((tensor.dtype_code, tensor.dtype_bits))
+                                    if tensor.dtype_lanes == 1 else None)
+        self.device: tuple[int, int] = (tensor.device_type, tensor.device_id)
         if self.device[0] == CUDA != device[0]:
             raise InvalidError(f"{type(source).__name__} on {device_name(self.device)}: no stream "
                                "can wait for it without __dlpack_device__(); add that method")
-        self.read_only = bool(versioned and managed.flags & _READ_ONLY)
+        self.read_only: bool = bool(versioned and managed.flags & _READ_ONLY)
 
     @property
     def contiguous(self) -> bool:

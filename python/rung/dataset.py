@@ -7,19 +7,21 @@ import os
 import threading
 import weakref
 from ctypes import byref
-from typing import Any, Optional
+from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from ._library import DRAWS, UINT32_MAX, c, check, lib, string, text
 from .arrays import Array
 from .dtypes import BY_CODE, DType
-from .errors import ClosedError, InvalidError, NotSupportedError, RangeError
+from .errors import ClosedError, InvalidError, NotFoundError, NotSupportedError, RangeError
 from .forks import watch
 from .owned import Owned
+from .stats import bytes_text
 
 
-def _load_array(memory: Owned, name: str) -> np.ndarray:
+def _load_array(memory: Owned, name: str) -> npt.NDArray[Any]:
     """Load an array of an open data set into memory that the numpy array owns."""
     info, data = c.rung_array_info(), Owned(lib.rung_free)
     check(lib.rung_dataset_load_array(memory, string(name, "name"), byref(info),
@@ -36,11 +38,11 @@ class LazyArray:
 
     __slots__ = ("_memory", "_name", "_array")
 
-    def __init__(self, dataset: Dataset, name: str):
+    def __init__(self, dataset: Dataset, name: str) -> None:
         self._memory, self._name = dataset._open(), name
-        self._array: Optional[np.ndarray] = None
+        self._array: npt.NDArray[Any] | None = None
 
-    def get(self) -> np.ndarray:
+    def get(self) -> npt.NDArray[Any]:
         if self._array is None:
             self._array = _load_array(self._memory, self._name)
         return self._array
@@ -55,17 +57,24 @@ class Graph:
         indices: int32 or int64 [edge_count], numpy without a copy
     """
 
-    def __init__(self, dataset: Owned):
-        self.memory = Owned(lib.rung_graph_destroy)
+    def __init__(self, dataset: Owned) -> None:
+        self.memory: Owned = Owned(lib.rung_graph_destroy)
         check(lib.rung_dataset_load_graph(dataset, byref(self.memory.pointer)))
-        self.csc = csc = lib.rung_graph_csc(self.memory).contents
-        self.vertex_count = csc.vertex_count
-        self.edge_count = csc.edge_count
-        self.indptr = Array(csc.indptr, (csc.vertex_count + 1,), BY_CODE[8], self.memory).numpy()
-        self.indices = Array(csc.indices, (csc.edge_count,),
-                             BY_CODE[6 if csc.index_bytes == 4 else 8], self.memory).numpy()
+        csc = lib.rung_graph_csc(self.memory).contents
+        self.csc: Any = csc
+        self.vertex_count: int = csc.vertex_count
+        self.edge_count: int = csc.edge_count
+        self.indptr: npt.NDArray[Any] = Array(csc.indptr, (csc.vertex_count + 1,), BY_CODE[8],
+                                              self.memory).numpy()
+        self.indices: npt.NDArray[Any] = Array(csc.indices, (csc.edge_count,),
+                                               BY_CODE[6 if csc.index_bytes == 4 else 8],
+                                               self.memory).numpy()
 
-    def __reduce__(self):
+    def __repr__(self) -> str:
+        return (f"rung.Graph: {self.vertex_count} vertices, {self.edge_count} edges, indices "
+                f"{self.indices.dtype}, {bytes_text(self.indptr.nbytes + self.indices.nbytes)}")
+
+    def __reduce__(self) -> NoReturn:
         raise NotSupportedError("pickle: a rung.Graph refers to memory of this process; "
                                 "pickle its rung.Dataset, and call graph()")
 
@@ -101,14 +110,14 @@ class Dataset:
         FormatError, CorruptError, ReadError: a file is malformed, damaged or unreadable.
     """
 
-    def __init__(self, path: str | os.PathLike):
-        self.path: str = os.path.abspath(os.fsdecode(path))
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path: str = os.path.abspath(os.fsdecode(string(path, "path")))
         # Each call refers to this owner as well, so that close() on another thread cannot release
         # the handle during the call.
-        self._memory: Optional[Owned] = Owned(lib.rung_dataset_close)
+        self._memory: Owned | None = Owned(lib.rung_dataset_close)
         check(lib.rung_dataset_open(string(self.path, "path"), byref(self._memory.pointer)))
         self._lock = threading.RLock()
-        self._graph: Optional[Graph] = None
+        self._graph: Graph | None = None
         found = os.stat(os.path.join(self.path, "manifest.json"))
         self._identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
         watch(self)
@@ -128,11 +137,17 @@ class Dataset:
                                              for i in range(info.split_count))
         self.arrays: tuple[str, ...] = tuple(text(info.array_names[i])
                                              for i in range(info.array_count))
-        self.has_labels = bool(info.has_labels)
+        self.has_labels: bool = bool(info.has_labels)
         vertex_type = text(info.vertex_type)
         self.vertex_types: tuple[str, ...] = (vertex_type,)
         self.relations: tuple[tuple[str, str, str], ...] = (
             (vertex_type, text(info.relation), vertex_type),)
+
+    def _need_edges(self) -> None:
+        """Raise InvalidError if the data set has no edges."""
+        if not self.edge_count:
+            raise InvalidError(f"{self.path}: has no edges to sample; stage it with its graph, "
+                               "or load its rows with fanouts=()")
 
     def _open(self) -> Owned:
         memory = self._memory
@@ -143,7 +158,7 @@ class Dataset:
     def _forked(self) -> None:
         self._lock = threading.RLock()   # a thread of the parent may have held the old one
 
-    def array(self, name: str) -> np.ndarray:
+    def array(self, name: str) -> npt.NDArray[Any]:
         """Load an array of the data set into memory.
 
         Args:
@@ -161,7 +176,7 @@ class Dataset:
         """
         return _load_array(self._open(), name)
 
-    def _check_ids(self, given: Any, name: str) -> np.ndarray:
+    def _check_ids(self, given: Any, name: str) -> npt.NDArray[Any]:
         """Return `given` as int64 [n], all of them vertices of the data set.
 
         The check is needed because numpy counts negative indices from the end without an error.
@@ -176,7 +191,7 @@ class Dataset:
                              f"has vertices 0 to {self.vertex_count - 1}")
         return found.astype(np.int64)
 
-    def split(self, name: str, ranks: bool = False) -> np.ndarray:
+    def split(self, name: str, ranks: bool = False) -> npt.NDArray[np.int64]:
         """Return the vertices of a split, int64 [n], in the order given at staging.
 
         Args:
@@ -184,18 +199,27 @@ class Dataset:
             ranks: return ranks instead of original vertices
 
         Raises:
-            NotFoundError and others: as `array()`.
+            NotFoundError: the data set has no such split. Others: as `array()`.
         """
-        found = self.array("split_" + name).astype(np.int64)
+        found = self._split_ranks(name, "name")
         return found if ranks else self.array("vertex_of_rank")[found].astype(np.int64)
 
-    def labels(self) -> np.ndarray:
+    def _split_ranks(self, name: str, argument: str) -> npt.NDArray[np.int64]:
+        """Return a split as ranks. `argument` is the caller's name of `name`, for the error."""
+        if not isinstance(name, str) or name not in self.splits:
+            cure = (f"use one of {', '.join(self.splits)}" if self.splits
+                    else "stage the data set with splits=")
+            raise NotFoundError(f"{argument}={name!r}: unknown split of {self.path}; {cure}")
+        return self.array("split_" + name).astype(np.int64)
+
+    def labels(self) -> npt.NDArray[Any]:
         """Return the labels [vertices, ...] by original vertex, in their dtype.
 
         Raises:
             NotFoundError: the data set was staged without labels. Others: as `array()`.
         """
-        return self.array("labels")[self.array("rank_of_vertex")]
+        by_vertex: npt.NDArray[Any] = self.array("labels")[self.array("rank_of_vertex")]
+        return by_vertex
 
     def graph(self) -> Graph:
         """Return the relabelled graph, loaded and checked at first use.
@@ -223,10 +247,10 @@ class Dataset:
     def __enter__(self) -> Dataset:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return Dataset, (self.path,)
 
     def __repr__(self) -> str:

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import Any, Optional, Union
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from .errors import InvalidError
+from .opening import attach
+from .opening import open as open_store
 from .owned import Folder
-from .store import Store, attach
-from .store import open as open_store
+from .store import Store
 
 
 def _local_rank() -> int:
@@ -38,7 +39,7 @@ def _own_gpu(local_rank: int) -> int:
     return 0 if torch.cuda.device_count() == 1 else local_rank
 
 
-def open(path: Union[str, os.PathLike], *, share: Optional[Union[str, os.PathLike]] = None,
+def open(path: str | os.PathLike[str], *, share: str | os.PathLike[str] | None = None,
          vertex_ids: bool = True, **options: Any) -> Store:   # pylint: disable=redefined-builtin
     """Open a store that the ranks of a machine share; every rank of the process group calls this.
 
@@ -76,14 +77,14 @@ def open(path: Union[str, os.PathLike], *, share: Optional[Union[str, os.PathLik
                     if share is None:
                         store._folder = Folder(os.path.dirname(share_path))
                 elif not turn and store is None and error is None:
-                    given = {name: options[name] for name in ("requests", "batch_rows")
-                             if name in options}
+                    given: dict[str, Any] = {name: options[name] for name in options
+                                             if name in ("requests", "batch_rows")}
                     if on_gpu:
                         given["gpu"] = _own_gpu(local_rank)
                     store = attach(share_path, vertex_ids=vertex_ids, **given)
             except Exception as found:   # pylint: disable=broad-exception-caught
                 error = found   # raised below: a rank that left here would block the others' gather
-            found_by: list = [None] * dist.get_world_size()
+            found_by: list[Any] = [None] * dist.get_world_size()
             own_error = None if error is None else f"{type(error).__name__}: {error}"
             own = machine if store is not None and store.gpu >= 0 else None
             dist.all_gather_object(found_by, (own_error, own))

@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+from .errors import NotSupportedError
+from .sizes import optional_module
+
+if TYPE_CHECKING:
+    import torch
 
 
 class DType(NamedTuple):
@@ -44,6 +50,37 @@ ID_TORCH = {"torch." + BY_NAME[name].torch: BY_NAME[name].code
 ID_DLPACK = {BY_NAME[name].dlpack: BY_NAME[name].code for name in ("i32", "u32", "i64", "u64")}
 
 
-def numpy_dtype(dtype: DType) -> np.dtype:
+def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     """Return the numpy dtype of an element type."""
     return np.dtype(dtype.numpy)
+
+
+def torch_dtype(dtype: DType) -> torch.dtype:
+    """Return the torch dtype of an element type.
+
+    Raises:
+        NotSupportedError: this torch lacks the type, as torch 2.2 lacks uint16.
+    """
+    module = optional_module("torch", "torch_dtype", "pyg")
+    found: torch.dtype | None = getattr(module, dtype.torch, None)
+    if found is None:
+        raise NotSupportedError(f"torch {module.__version__} has no {dtype.torch}; use a newer "
+                                "torch, or arrays='numpy'")
+    return found
+
+
+def tensor_of(array: np.ndarray[Any, Any], name: str) -> torch.Tensor:
+    """Return a numpy array of an element type as a torch tensor, without a copy.
+
+    Raises:
+        NotSupportedError: torch has no such type. `name` names the array.
+    """
+    torch: Any = optional_module("torch", name, "pyg")
+    if array.dtype.kind == "V":   # bf16, which numpy sees as two bytes
+        bits = torch.from_numpy(array.view(np.int16))
+        return bits.view(torch.bfloat16)   # type: ignore[no-any-return]
+    try:
+        return torch.from_numpy(array)   # type: ignore[no-any-return]
+    except TypeError:   # as of torch 2.2 and uint16
+        raise NotSupportedError(f"{name}: torch {torch.__version__} has no {array.dtype}; use a "
+                                "newer torch, or arrays='numpy'") from None

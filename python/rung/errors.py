@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exceptions: one class per status of librung, each also an instance of a matching built-in class.
 
-The text is the library's message: what failed, with file, offset and value, and what to do.
+The text is the library's message, with the names of Python: what failed, with file, offset and
+value, and what to do.
 """
 
 from __future__ import annotations
+
+import re
 
 
 class Error(Exception):
@@ -21,7 +24,7 @@ class Error(Exception):
 
 
 class LibraryError(Error, ImportError):
-    """librung was not found, or has another version."""
+    """librung was not found or has another version, or a package that a class needs is missing."""
 
 
 class InvalidError(Error, ValueError):
@@ -108,6 +111,46 @@ _CLASSES = {
 }
 
 
+# Options, functions and fields of C in the library's messages, and what they are in Python.
+# python/tests/test_messages.py reads the messages in the sources and fails if one keeps such a
+# name.
+_NAMES = [(re.compile(pattern), name) for pattern, name in (
+    (r"give at least (\S+) with --memory", r"use memory=\1 or more"),
+    (r"--force\b", "force=True"),
+    (r"--resume\b", "resume=True"),
+    (r"--in-place\b", "in_place=True"),
+    (r"--row-order\b", "row_order"),
+    (r"--vertices\b", "vertex_count"),
+    (r"with --split\b", "in splits"),
+    (r"rung info lists (its|the) arrays", "Dataset.arrays and Dataset.splits list the names"),
+    (r"\brung stage\b", "rung.stage()"),
+    (r"\brung_dataset_load_array\(\)", "Dataset.array()"),
+    (r"\brung_gather\(\)", "Store.gather()"),
+    (r"begin one with rung_loader_begin\(\)", "iterate over the loader"),
+    (r"\brung_sampler_create\(\)", "sample_on='cpu'"),
+    (r"\brung_store_attach\(\)", "rung.attach()"),
+    (r"\(rung_store_alloc, cudaMalloc\)", "(such as a tensor on it)"),
+    (r"leave opts\.gpu NULL", "leave out gpu"),
+    (r"\bopts\.(gpu|structure)\b", r"\1"),
+    (r"\b(batch_rows|requests)_max\b", r"\1"),
+    (r"\bcache_(share|bytes)\b", "cache"),
+    (r"\b(memory|structure)_bytes\b", r"\1"),
+    (r"\bhop_count 0\b", "fanouts=()"),
+    (r"\bseed_count_max\b", "batch_size"),
+    (r"open the store without share_path", "open the store without share"),
+    (r", or use rung_profile_assume\(\) for typical rates", ""),
+    (r", or open the store with a larger window_rows_max", ""),
+    (r"\bonly RUNG_DRAWS_ALL is\b", "only draws='all' is"),
+)]
+
+
+def in_python(sentence: str) -> str:
+    """Return a message of the library with the names of Python."""
+    for pattern, name in _NAMES:
+        sentence = pattern.sub(name, sentence)
+    return sentence
+
+
 def error_of(status: int, name: str, sentence: str, min_bytes: int = 0) -> Error:
     """Return the exception of a status.
 
@@ -116,7 +159,7 @@ def error_of(status: int, name: str, sentence: str, min_bytes: int = 0) -> Error
         sentence: the library's message; "" for none
         min_bytes: as in `Error`
     """
-    error = _CLASSES.get(name, Error)(sentence or f"{name} ({status})")
+    error = _CLASSES.get(name, Error)(in_python(sentence) or f"{name} ({status})")
     error.status = name
     error.min_bytes = min_bytes
     return error

@@ -69,7 +69,7 @@ class Calls:
 
     def __init__(self) -> None:
         self._mine = threading.local()
-        self._all: set[weakref.ref] = set()   # a lock is freed when its thread ends
+        self._all: set[weakref.ref[Any]] = set()   # a lock is freed when its thread ends
 
     def lock(self) -> Any:
         """Return the calling thread's lock, created at its first call."""
@@ -82,7 +82,7 @@ class Calls:
 
     def inside(self) -> bool:
         """Return whether this thread is inside a call, which its signal handler may interrupt."""
-        return self.lock()._is_owned()
+        return bool(self.lock()._is_owned())
 
     def wait(self) -> None:
         """Return when all calls that are in progress now have ended."""

@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 
 from ._library import check, lib, raise_last, text
 from .arrays import Array
@@ -24,6 +24,8 @@ from .streams import Stream, stream_of
 
 if TYPE_CHECKING:
     from .store import Store
+
+Rows = TypeVar("Rows")   # type of the rows: a torch tensor, a numpy array or a rung.Array
 
 
 class Flight(Running):
@@ -37,14 +39,14 @@ class Flight(Running):
         keeps: ids and rows, kept until the request has ended
     """
 
-    def __init__(self, memory: Owned, keeps: Any):
+    def __init__(self, memory: Owned, keeps: Any) -> None:
         super().__init__(lib.rung_request_put, of=(memory,), keeps=keeps)
         # The steps of release() begin with a wait: rung_request_put() does not wait on a GPU, and
         # the memory in `keeps` is written until the request ends. wait_stream() empties the list
         # when torch keeps that memory.
         self._awaited = [self.pointer]
         waits = map(lib.rung_request_wait, filter(None, self._awaited), (-1,))
-        self.ended = threading.Lock()   # held until the request has ended
+        self.ended: threading.Lock = threading.Lock()   # held until the request has ended
         self.ended.acquire()
         self._steps[:0] = partial(list, waits), partial(self.ended.release)
         # Two locks, so that done() does not block while another thread waits. Order: _waiting, then
@@ -52,7 +54,7 @@ class Flight(Running):
         self._waiting = threading.RLock()   # held while a thread waits for the request
         self._ending = threading.RLock()    # held while the request is put, or polled
         self._over = False   # the request has been put: its pointer must not be used any more
-        self.failed: Optional[tuple[int, str]] = None   # status and message of its failure
+        self.failed: tuple[int, str] | None = None   # status and message of its failure
 
     def done(self) -> bool:
         """Return whether the request has ended. Never blocks."""
@@ -84,7 +86,8 @@ class Flight(Running):
             with self._ending:
                 self._over = True
                 self.release()
-            kept, self.keeps = self.keeps, None
+            kept = self.keeps
+            self.keeps: Any = None
         del kept   # outside the lock: destructors of arrays may run arbitrary code
 
     def wait_stream(self, handle: int, kept: bool = False) -> bool:
@@ -114,7 +117,7 @@ class Flight(Running):
             self._over, self.failed = True, (0, "")   # status 0: Gather.wait() raises ForkError
 
 
-class Gather:
+class Gather(Generic[Rows]):
     """A gather in flight, from `Store.gather_async()`. Threads: one at a time.
 
     On the CPU, `wait()` returns the rows. On a GPU, `wait_stream()` makes later work on a CUDA
@@ -127,8 +130,8 @@ class Gather:
 
     _let_go: Callable[[], Any] = staticmethod(list)
 
-    def __init__(self, store: Store, flight: Flight, rows: Any, on: Optional[Stream] = None,
-                 kept: bool = False):
+    def __init__(self, store: Store, flight: Flight, rows: Any, on: Stream | None = None,
+                 kept: bool = False) -> None:
         self._store, self._flight, self._rows, self._on = store, flight, rows, on
         self._kept = kept   # torch keeps the ids (see Listed), and the rows, which are a tensor
         if on is not None and isinstance(rows, Array):
@@ -139,7 +142,7 @@ class Gather:
         self._let_go = partial(store._flights.discard, flight)
         store._flights.add(flight)
 
-    __del__ = property(attrgetter("_let_go"))   # runs no bytecode, see rung.owned
+    __del__: Any = property(attrgetter("_let_go"))   # runs no bytecode, see rung.owned
 
     def _end(self) -> None:
         self._flight.wait(-1)
@@ -149,7 +152,7 @@ class Gather:
         """Return whether the gather has completed or failed. Never blocks."""
         return self._flight.done()
 
-    def wait(self, timeout: Optional[float] = None) -> Any:
+    def wait(self, timeout: float | None = None) -> Rows:
         """Wait for the gather, and return its rows.
 
         Args:
@@ -175,17 +178,18 @@ class Gather:
                 raise ForkError(f"{self._store.path}: this gather belongs to the parent process; "
                                 "gather again in the child")
             raise error_of(status, text(lib.rung_status_name(status)), sentence)
-        return self._rows if self._on is None else self._for(stream_of(self._store))
+        if self._on is not None:
+            self._used_on(self._on, stream_of(self._store))
+        return cast(Rows, self._rows)
 
     result = wait
 
-    def _for(self, stream: Stream) -> Any:
-        """Return the rows for use on a stream, for which torch will keep their memory."""
-        if stream.handle != self._on.handle:
+    def _used_on(self, own: Stream, stream: Stream) -> None:
+        """Make torch keep the memory of the rows for work on `stream`; `own`: the gather's."""
+        if stream.handle != own.handle:
             stream.uses(self._rows)
-        return self._rows
 
-    def wait_stream(self, stream: Any = None) -> Any:
+    def wait_stream(self, stream: Any = None) -> Rows:
         """Make a CUDA stream wait for the rows, and return them. On the CPU: the same as `wait()`.
 
         Work that is queued on the stream after this call finds the rows complete. The host waits
@@ -203,10 +207,19 @@ class Gather:
         if self._on is None:
             return self.wait()
         there = stream_of(self._store, stream)
-        self._for(there)   # first: torch must know this stream before the rows can be freed
-        return self._rows if self._flight.wait_stream(there.handle, self._kept) else self.wait()
+        # first: torch must know this stream before the rows can be freed
+        self._used_on(self._on, there)
+        if not self._flight.wait_stream(there.handle, self._kept):
+            return self.wait()
+        return cast(Rows, self._rows)
 
-    def __reduce__(self):
+    def __repr__(self) -> str:
+        state = ("failed" if self._flight.failed is not None
+                 else "completed" if self._flight.done() else "in flight")
+        shape = "" if self._rows is None else f"{list(self._rows.shape)} "
+        return f"rung.Gather({self._store.path!r}): {shape}{self._store.dtype.name}, {state}"
+
+    def __reduce__(self) -> NoReturn:
         raise NotSupportedError("pickle: a rung.Gather belongs to this process; "
                                 "pickle the rows that wait() returns")
 
@@ -218,7 +231,7 @@ def _nanoseconds(seconds: float) -> int:
     return int(min(seconds, 1e9) * 1e9)   # 1e9 s fit the library's 64 bits, infinity would not
 
 
-def _order(gather: weakref.ref[Gather], ended: threading.Lock, handle: int) -> None:
+def _order(gather: weakref.ref[Gather[Any]], ended: threading.Lock, handle: int) -> None:
     """Make a CUDA stream wait for an array's rows: `Array.ready` of a gather's rows.
 
     Args:

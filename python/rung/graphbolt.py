@@ -7,7 +7,7 @@ import functools
 import importlib
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Optional
+from typing import Any
 
 import torch
 
@@ -40,12 +40,16 @@ class Feature:
 
     def __new__(cls, *_args: Any, **_kwargs: Any) -> Feature:
         base = getattr(sys.modules.get("dgl.graphbolt"), "Feature", None)
-        return super().__new__(_derived(base) if cls is Feature and base is not None else cls)
+        made: Any = _derived(base) if cls is Feature and base is not None else cls
+        feature: Feature = super().__new__(made)
+        return feature
 
-    def __init__(self, store: Store, metadata: Optional[Mapping[str, Any]] = None):
+    def __init__(self, store: Store, metadata: Mapping[str, Any] | None = None):
+        if not isinstance(store, Store):
+            raise InvalidError(f"store: has type {type(store).__name__}; use a rung.Store")
         self._store, self._metadata = store, dict(metadata or {})
 
-    def read(self, ids: Optional[torch.Tensor] = None) -> torch.Tensor:
+    def read(self, ids: torch.Tensor | None = None) -> torch.Tensor:
         """Return rows [n, ...] on the device of the ids.
 
         Args:
@@ -86,7 +90,7 @@ class Feature:
         """Return the number of rows."""
         return len(self._store)
 
-    def update(self, value: torch.Tensor, ids: Optional[torch.Tensor] = None) -> None:
+    def update(self, value: torch.Tensor, ids: torch.Tensor | None = None) -> None:
         """Raise NotSupportedError, because rows of a staged data set cannot be changed."""
         raise NotSupportedError(f"{self._store.path}: rows of a staged data set cannot be changed; "
                                 "stage them again with rung.stage()")
@@ -95,7 +99,7 @@ class Feature:
         """Return a copy of the metadata."""
         return dict(self._metadata)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self) is not Feature, self._store, self._metadata)
 
     def __repr__(self) -> str:

@@ -27,7 +27,7 @@ from ctypes import c_void_p
 from functools import partial
 from itertools import compress
 from operator import attrgetter, not_
-from typing import Any, Optional
+from typing import Any
 
 from .forks import watch
 
@@ -36,7 +36,8 @@ Step = Callable[[], Any]
 
 def _run(steps: Iterable[Step]) -> Step:
     """Return a function of C alone that runs the steps in order."""
-    return partial(list, map(partial.__call__, iter(steps)))
+    call: Any = partial.__call__
+    return partial(list, map(call, iter(steps)))
 
 
 def _once(steps: Iterable[Step]) -> Step:
@@ -62,13 +63,15 @@ class Owned:
         pointer: an existing handle
     """
 
-    release: Callable[[], list] = staticmethod(list)   # for an __init__() that was interrupted
+    release: Callable[[], list[Any]] = staticmethod(list)   # for an __init__() that was interrupted
 
-    def __init__(self, function: Callable, *before: Any, after: Sequence[Any] = (),
+    def __init__(self, function: Callable[..., Any], *before: Any, after: Sequence[Any] = (),
                  of: Sequence[Owned] = (), keeps: Any = None,
-                 pointer: Optional[c_void_p] = None):
-        self._of, self.keeps = of, keeps
-        self.pointer = self._as_parameter_ = c_void_p() if pointer is None else pointer
+                 pointer: Any = None) -> None:
+        self._of = of
+        self.keeps: Any = keeps
+        self.pointer: Any = c_void_p() if pointer is None else pointer
+        self._as_parameter_ = self.pointer
         self._steps: list[Step] = [partial(function, *before, self.pointer, *after)]
         self._finish = _once(self._steps)
         token = object()
@@ -81,7 +84,7 @@ class Owned:
             parent.users.add(token)
 
     # A property, because a method would be bytecode: looking up __del__ returns `release`.
-    __del__ = property(attrgetter("release"))
+    __del__: Any = property(attrgetter("release"))
 
     def _attempt(self) -> Step:
         """Return a step that releases the handle if `users` is empty."""
@@ -95,14 +98,14 @@ class Owned:
 class Running(Owned):
     """A handle that the library's threads use. A forked child, which has none, forgets it."""
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         watch(self)
 
     _forked = Owned.forget
 
 
-def statuses(released: list) -> Iterator[int]:
+def statuses(released: list[Any]) -> Iterator[int]:
     """Yield the statuses of the library's functions from the nested lists of `release()`."""
     for found in released:
         if isinstance(found, list):
@@ -111,7 +114,7 @@ def statuses(released: list) -> Iterator[int]:
             yield found
 
 
-def remove_folder(path: str, descriptor: Optional[int] = None) -> None:
+def remove_folder(path: str, descriptor: int | None = None) -> None:
     """Remove a folder that contains only files. Errors are ignored.
 
     shutil.rmtree() opens descriptors, which an exception from a signal handler can leak. This
@@ -142,13 +145,13 @@ def _remove(path: str, pid: int) -> None:
 class Folder:
     """A folder of this process, removed by `remove()`, when unreferenced, or at exit."""
 
-    def __init__(self, path: str):
-        self.path = path
+    def __init__(self, path: str) -> None:
+        self.path: str = path
         self._remove = partial(_remove, path, os.getpid())
         self._finalizer = weakref.finalize(self, self._remove)
 
     @classmethod
-    def create(cls, prefix: str, parent: Optional[str] = None) -> Folder:
+    def create(cls, prefix: str, parent: str | None = None) -> Folder:
         """Create a folder that only this user can access.
 
         Args:

@@ -7,7 +7,7 @@ Importing this module imports torch and torch_geometric.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Optional, Union
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,15 +17,16 @@ from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 
 from .dataset import Dataset
 from .errors import AgainError, InvalidError, NotSupportedError
-from .sampler import NeighborSampler, edges_of
+from .sampling.batch import edges_of
+from .sampling.sampler import NeighborSampler
 from .store import Store
 
-Key = tuple[Optional[str], str]
+Key = tuple[str | None, str]
 
 _TYPES_CURE = "use PyG's NeighborSampler with typed seeds"
 
 
-class FeatureStore(PygFeatureStore):
+class FeatureStore(PygFeatureStore):   # type: ignore[misc]
     """A torch_geometric FeatureStore whose tensors are rows of rung stores.
 
     `FeatureStore(store)` has the attribute "x" of a homogeneous graph. `FeatureStore({("paper",
@@ -50,15 +51,22 @@ class FeatureStore(PygFeatureStore):
         InvalidError: another type, or a key that occurs twice.
     """
 
-    def __init__(self, stores: Union[Store, Mapping[Union[str, Key], Store]],
-                 tensors: Optional[Mapping[Union[str, Key], Any]] = None):
+    _stores: dict[Key, Store]
+    _tensors: dict[Key, torch.Tensor]
+
+    def __init__(self, stores: Store | Mapping[str | Key, Store],
+                 tensors: Mapping[str | Key, Any] | None = None):
         super().__init__()
         if tensors is not None and not isinstance(tensors, Mapping):
             raise InvalidError(f"tensors: has type {type(tensors).__name__}; "
                                "use a dict, such as {'y': labels}")
+        if not isinstance(stores, (Store, Mapping)):
+            raise InvalidError(f"stores: has type {type(stores).__name__}; use a rung.Store, or a "
+                               "dict of them")
         given = stores if isinstance(stores, Mapping) else {"x": stores}
         # Set in __dict__, because FeatureStore overrides __setattr__ for views of its attributes.
-        self.__dict__["_stores"], self.__dict__["_tensors"] = {}, {}
+        attributes: Any = self.__dict__
+        attributes["_stores"], attributes["_tensors"] = {}, {}
         for name, store in given.items():
             if not isinstance(store, Store):
                 raise InvalidError(f"{name!r}: has type {type(store).__name__}; use a rung.Store, "
@@ -68,21 +76,21 @@ class FeatureStore(PygFeatureStore):
             group, attr = self._new_key(name)
             self.put_tensor(tensor, group_name=group, attr_name=attr, index=None)
 
-    def _new_key(self, name: Union[str, Key]) -> Key:
+    def _new_key(self, name: str | Key) -> Key:
         key = _key(name)
         if key in self._stores or key in self._tensors:
             raise InvalidError(f"{name!r}: duplicate key; use each key once ('x' is (None, 'x'))")
         return key
 
     def _refuse(self, attr: TensorAttr, what: str) -> None:
-        if (attr.group_name, attr.attr_name) in self._stores:
+        if _attr_key(attr) in self._stores:
             raise NotSupportedError(f"{what} {attr.attr_name!r} of {attr.group_name!r}: rows of a "
                                     "staged data set cannot be changed; stage them again with "
                                     "rung.stage()")
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
         self._refuse(attr, "put")
-        key = (attr.group_name, attr.attr_name)
+        key = _attr_key(attr)
         tensor = torch.as_tensor(tensor)
         if attr.index is not None and key in self._tensors:
             self._tensors[key][_index(attr.index)] = tensor
@@ -95,17 +103,18 @@ class FeatureStore(PygFeatureStore):
 
     def update_tensor(self, tensor: Any, *args: Any, **kwargs: Any) -> bool:
         """Replace rows, as `put_tensor()` does. PyG's method would first remove all other rows."""
-        return self.put_tensor(tensor, *args, **kwargs)
+        done: bool = self.put_tensor(tensor, *args, **kwargs)
+        return done
 
     def _tensor(self, attr: TensorAttr) -> torch.Tensor:
-        key = (attr.group_name, attr.attr_name)
+        key = _attr_key(attr)
         if key not in self._tensors:
             there = ", ".join(map(_told, (*self._stores, *self._tensors)))
             raise KeyError(f"no such tensor: {_told(key)}; use one of {there}")
         return self._tensors[key]
 
     def _get_tensor(self, attr: TensorAttr) -> torch.Tensor:
-        store = self._stores.get((attr.group_name, attr.attr_name))
+        store = self._stores.get(_attr_key(attr))
         index = attr.index
         if store is None:
             tensor = self._tensor(attr)
@@ -114,16 +123,16 @@ class FeatureStore(PygFeatureStore):
             rows = np.arange(*(index or slice(None)).indices(len(store)))   # empty for 5:3
             return store.gather(torch.from_numpy(rows))
         if isinstance(index, (int, np.integer)):
-            return store.gather(_index([int(index) % len(store)
-                                        if -len(store) <= index < len(store) else int(index)]))[0]
+            row = int(index) % len(store) if -len(store) <= index < len(store) else int(index)
+            return store.gather(torch.tensor([row]))[0]
         return store.gather(_ids(index, len(store)))
 
-    def _multi_get_tensor(self, attrs: Sequence[TensorAttr]) -> list[torch.Tensor]:
+    def _multi_get_tensor(self, attrs: Sequence[TensorAttr]) -> list[Any]:
         """Gather several attributes at once, with the reads of all of them in flight together."""
         _refuse_one_index_of_types(attrs)
         found: list[Any] = []
         for attr in attrs:
-            store = self._stores.get((attr.group_name, attr.attr_name))
+            store = self._stores.get(_attr_key(attr))
             if store is None or store.gpu >= 0 or not isinstance(
                     attr.index, (torch.Tensor, np.ndarray)) or len(attrs) == 1:
                 found.append((self._get_tensor(attr), None))
@@ -137,7 +146,7 @@ class FeatureStore(PygFeatureStore):
 
     def _remove_tensor(self, attr: TensorAttr) -> bool:
         self._refuse(attr, "remove")
-        key = (attr.group_name, attr.attr_name)
+        key = _attr_key(attr)
         if attr.index is not None and not _all_rows(attr.index, self._tensor(attr)):
             raise InvalidError(f"remove {_told(key)}: rows cannot be removed one by one; "
                                "use index=None to remove all")
@@ -145,8 +154,8 @@ class FeatureStore(PygFeatureStore):
         del self._tensors[key]
         return True
 
-    def _get_tensor_size(self, attr: TensorAttr) -> Optional[tuple[int, ...]]:
-        key = (attr.group_name, attr.attr_name)
+    def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
+        key = _attr_key(attr)
         if key in self._stores:
             shape = self._stores[key].shape
         elif key in self._tensors:
@@ -169,12 +178,17 @@ class FeatureStore(PygFeatureStore):
         return f"rung.FeatureStore({self._stores}, tensors={list(self._tensors)})"
 
 
-def _key(key: Union[str, Key]) -> Key:
+def _key(key: str | Key) -> Key:
     if isinstance(key, str):
         return None, key
     if not isinstance(key, tuple) or len(key) != 2:
         raise InvalidError(f"{key!r}: not a valid key; use a tensor's name, or (node type, name)")
     return key
+
+
+def _attr_key(attr: TensorAttr) -> Any:
+    """Return the `Key` of an attribute, whose parts have other types in PyG."""
+    return attr.group_name, attr.attr_name
 
 
 def _refuse_one_index_of_types(attrs: Sequence[TensorAttr]) -> None:
@@ -206,7 +220,8 @@ def _all_rows(index: Any, tensor: torch.Tensor) -> bool:
     if isinstance(index, (int, np.integer)):
         return False
     index = torch.as_tensor(index)
-    return tuple(index.shape) == (count,) and _ids(index, count).tolist() == list(range(count))
+    return tuple(index.shape) == (count,) and torch.equal(_ids(index, count).long(),
+                                                          torch.arange(count))
 
 
 def _index(index: Any) -> Any:
@@ -216,13 +231,13 @@ def _index(index: Any) -> Any:
 
 
 def _ids(index: Any, count: int) -> torch.Tensor:
-    index = torch.as_tensor(_index(index))
-    if index.dtype != torch.bool:
-        return index
-    if tuple(index.shape) != (count,):
-        raise InvalidError(f"mask {list(index.shape)}: the tensor has {count} rows; use one entry "
+    ids: torch.Tensor = torch.as_tensor(_index(index))
+    if ids.dtype != torch.bool:
+        return ids
+    if tuple(ids.shape) != (count,):
+        raise InvalidError(f"mask {list(ids.shape)}: the tensor has {count} rows; use one entry "
                            "per row")
-    return index.nonzero().flatten()
+    return ids.nonzero().flatten()
 
 
 def _rows_of(index: Any, count: int) -> tuple[int, ...]:
@@ -233,7 +248,7 @@ def _rows_of(index: Any, count: int) -> tuple[int, ...]:
     return (len(_ids(index, count)),)
 
 
-class Sampler(BaseSampler):
+class Sampler(BaseSampler):   # type: ignore[misc]
     """rung's neighbour sampling in PyG's loaders, without pyg-lib or torch-sparse.
 
         sampler = rung.pyg.Sampler(dataset, [15, 10])
@@ -246,12 +261,14 @@ class Sampler(BaseSampler):
     NotSupportedError.
 
     Args:
-        dataset, fanouts, draws, seed, threads: as in `rung.NeighborSampler`
+        dataset, fanouts, num_neighbors, draws, seed, threads: as in `rung.NeighborSampler`
     """
 
-    def __init__(self, dataset: Union[Dataset, Store], fanouts: Sequence[int], *,
-                 draws: str = "new", seed: int = 0, threads: int = 0):
-        self._sampler = NeighborSampler(dataset, fanouts, draws=draws, seed=seed, threads=threads)
+    def __init__(self, dataset: Dataset | Store, fanouts: Sequence[int] | None = None, *,
+                 draws: str = "new", seed: int = 0, threads: int = 0,
+                 num_neighbors: Sequence[int] | None = None):
+        self._sampler = NeighborSampler(dataset, fanouts, draws=draws, seed=seed, threads=threads,
+                                        num_neighbors=num_neighbors)
 
     def sample_from_nodes(self, index: NodeSamplerInput, **kwargs: Any) -> SamplerOutput:
         if index.input_type is not None:
@@ -265,7 +282,7 @@ class Sampler(BaseSampler):
                                     "leave it out")
         key = int(index.input_id[0]) if index.input_id is not None and len(index.input_id) else 0
         sample = self._sampler.sample(index.node, key, kind="torch")
-        edges = edges_of(sample.blocks)
+        edges = edges_of(sample.blocks, sample.ranks)
         counts = [sample.seed_count, *(block.src_count - block.dst_count
                                        for block in sample.blocks)]
         return SamplerOutput(node=sample.vertices, row=edges[0], col=edges[1], edge=None,

@@ -1,38 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversion of arguments for the library: sizes, numbers, choices, options and plan of a store.
+"""Conversion of arguments for the library: sizes, numbers, choices, and options of a store.
 
-Sizes have the same forms as on the command line: bytes (4096), "64KiB", "1.5GiB", a share such as
-"10%", or "max".
+Sizes have the same forms as on the command line: bytes (4096), "64KiB", "1.5GiB", "4G" (4 GiB),
+"4GB" (4e9 bytes), a share such as "10%", or "max".
 """
 
 from __future__ import annotations
 
+import importlib
 import operator
 import re
-from collections.abc import Sequence
-from ctypes import byref, c_int, c_uint32, pointer
+from collections.abc import Iterable, Mapping, Sequence
+from ctypes import c_int, c_uint32, pointer
 from fractions import Fraction
 from math import ceil
 from numbers import Real
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any
 
 import numpy as np
 
-from ._library import (BYTES_MAX, BYTES_NONE, DEVICES, DRAWS, ENGINES, NUMA_POLICIES, UINT32_MAX,
-                       c, check, lib, string)
-from .errors import InvalidError
-from .owned import Owned
+from ._library import (
+    BYTES_MAX,
+    BYTES_NONE,
+    DEVICES,
+    ENGINES,
+    NUMA_POLICIES,
+    UINT32_MAX,
+    c,
+    check,
+    lib,
+    string,
+)
+from .errors import InvalidError, LibraryError
 
-if TYPE_CHECKING:
-    from .dataset import Dataset
-
-Size = Union[int, str]
+Size = int | str
 
 _INT_MAX = 2**31 - 1
+SEED_MAX = 2**64 - 1
 
-_UNITS = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-_CURE = "use bytes (4096), '64KiB', '1.5GiB', a share such as '10%', or 'max'"
+_LETTERS = "KMGTP"
+_DIGITS_MAX = 22   # as the command
+SIZE_CURE = "use bytes (4096), '64KiB', '1.5GiB', a share such as '10%', or 'max'"
 
 
 def _integer(value: Any) -> int | None:
@@ -43,6 +52,9 @@ def _integer(value: Any) -> int | None:
         return operator.index(value)
     except TypeError:
         return None
+
+
+_WINDOW_MAX = 4096   # RUNG_WINDOW_MAX
 
 
 def whole_number(value: Any, name: str, most: int = UINT32_MAX) -> int:
@@ -58,6 +70,27 @@ def whole_number(value: Any, name: str, most: int = UINT32_MAX) -> int:
     if number is None or not 0 <= number <= most:
         raise InvalidError(f"{name}={value!r}: not valid; use a whole number from 0 to {most}")
     return number
+
+
+def optional_module(name: str, argument: str, extra: str) -> Any:
+    """Import a module of a package that rung does not require.
+
+    Args:
+        name: of the module
+        argument: the argument that needs it, for the error
+        extra: the extra of rung that installs it
+
+    Raises:
+        LibraryError: the package is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        package = name.partition(".")[0]
+        if error.name != package:   # a package that this one needs
+            raise
+        raise LibraryError(f"{argument}: {package} is not installed; use "
+                           f"pip install 'rung[{extra}]'") from None
 
 
 def choice(value: str, of: Sequence[str], name: str, numbers: Sequence[str] = ()) -> int:
@@ -77,6 +110,12 @@ def choice(value: str, of: Sequence[str], name: str, numbers: Sequence[str] = ()
     return (numbers or of).index(value)
 
 
+def _unit(unit: str) -> int:
+    """Return the bytes of a unit in any case: K, Ki and KiB are 1024, KB is 1000."""
+    letter, step = unit[:1].upper(), 1000 if unit[1:].upper() == "B" else 1024
+    return step ** (_LETTERS.index(letter) + 1) if letter and letter in _LETTERS else 1
+
+
 def size_share(size: Size, name: str = "size") -> float:
     """Return a share such as "10%" as 0 to 1; 0 for other forms of a size."""
     if not isinstance(size, str) or not size.endswith("%"):
@@ -85,7 +124,7 @@ def size_share(size: Size, name: str = "size") -> float:
 
 
 def size_bytes(size: Size, whole: int | None = None, name: str = "size",
-               cure: str = _CURE) -> int:
+               cure: str = SIZE_CURE) -> int:
     """Return a size in bytes; BYTES_MAX for "max".
 
     Args:
@@ -97,6 +136,8 @@ def size_bytes(size: Size, whole: int | None = None, name: str = "size",
     Raises:
         InvalidError: the size has another form, or is out of range.
     """
+    if whole is None:
+        cure = cure.replace(" a share such as '10%',", "")
     if not isinstance(size, str):
         number = _integer(size)
         # the library reads BYTES_NONE as "no bytes", and 0 as "the default"
@@ -105,57 +146,78 @@ def size_bytes(size: Size, whole: int | None = None, name: str = "size",
         return number
     if size == "max":
         return BYTES_MAX
-    found = re.fullmatch(r"([0-9]{1,20}(?:\.[0-9]{1,20})?)(?:\s*(%|B|KiB|MiB|GiB|TiB))?", size)
-    if not found or (found[2] in (None, "B") and "." in found[1]):
+    found = re.fullmatch(r"(([0-9]+(?:\.[0-9]+)?)(?:e[0-9]{1,2})?) *(%|B|[KMGTP](?:B|iB?)?|)",
+                         size, re.I | re.A)
+    if not found or len(found[2].replace(".", "")) > _DIGITS_MAX:
         raise InvalidError(f"{name}={size!r}: not a size; {cure}")
     amount = Fraction(found[1])   # exact, unlike a float
-    if found[2] == "%":
+    if found[3] == "%":
         if whole is None:
-            raise InvalidError(f"{name}={size!r}: a share is not accepted; "
-                               "use bytes (4096), '64KiB', '1.5GiB' or 'max'")
+            raise InvalidError(f"{name}={size!r}: a share is not accepted; {cure}")
         if amount > 100:
             raise InvalidError(f"{name}={size!r}: more than 100 %; {cure}")
         return int(amount * whole / 100)
-    total = int(amount * _UNITS[found[2]])
-    if total >= BYTES_MAX - 1:
+    total = amount * _unit(found[3])
+    if total.denominator > 1 and found[3] in ("", "B", "b"):
+        raise InvalidError(f"{name}={size!r}: not a whole number of bytes; {cure}")
+    if int(total) > BYTES_MAX or int(total) == BYTES_NONE:
         raise InvalidError(f"{name}={size!r}: more than 16 EiB; {cure}")
-    return total
+    return int(total)
 
 
-def fanout_array(fanouts: Sequence[int]):
+def fanout_array(fanouts: Sequence[int]) -> Any:
     """Return fanouts as a uint32 array for the library; -1 becomes its value for all neighbours.
 
     Raises:
         InvalidError: not a list, or an entry is neither -1 nor 1 or more.
     """
-    try:
-        listed = [-1 if fanout == -1 else whole_number(fanout, "fanouts", UINT32_MAX - 1)
-                  for fanout in fanouts]
-    except TypeError:
+    if not isinstance(fanouts, Iterable) or isinstance(fanouts, (str, Mapping)):
         raise InvalidError(f"fanouts={fanouts!r}: not a list; use one number per hop, "
-                           "such as (15, 10)") from None
-    if 0 in listed:
-        raise InvalidError(f"fanouts={listed}: 0 is not valid; use 1 or more, or -1 for all "
-                           "neighbours")
-    return (c_uint32 * len(listed))(*[UINT32_MAX if fanout == -1 else fanout for fanout in listed])
+                           "such as (15, 10)")
+    given = list(fanouts)
+    listed: list[int] = []
+    for value in given:
+        fanout = _integer(value)
+        if fanout is None or (fanout != -1 and not 1 <= fanout < UINT32_MAX):
+            raise InvalidError(f"fanouts={given!r}: {value!r} is not valid; use 1 or more, or -1 "
+                               "for all neighbours")
+        listed.append(UINT32_MAX if fanout == -1 else fanout)
+    return (c_uint32 * len(listed))(*listed)
+
+
+def gpu_arguments(device: Any, gpus: Any) -> dict[str, Any]:
+    """Return the arguments `device` and `gpus`, with the number in "cuda:N" moved to `gpus`.
+
+    Raises:
+        InvalidError: `gpus` is not a list, or starts with another GPU than `device`.
+    """
+    if not isinstance(gpus, Iterable) or isinstance(gpus, (str, bytes)):
+        raise InvalidError(f"gpus={gpus!r}: not a list; use GPU numbers, such as [0]")
+    listed = tuple(gpus)
+    name = None if device is None else str(device)
+    if name is None or not re.fullmatch(r"cuda:[0-9]{1,9}", name):
+        return {"device": name, "gpus": listed}
+    number = int(name[5:])
+    if listed and listed[0] != number:
+        raise InvalidError(f"device={name!r}: gpus={list(listed)} starts with another GPU, and the "
+                           "first one gathers; leave one of the arguments out")
+    return {"device": "cuda", "gpus": listed or (number,)}
 
 
 # The structs returned below keep the arrays and pointers that were assigned to their fields: ctypes
 # refers to them from the struct.
 
 
-def plan_opts(given: SimpleNamespace, feature_bytes: int) -> c.rung_plan_opts:
+def plan_opts(given: SimpleNamespace, feature_bytes: int) -> Any:
     """Return the memory plan's options for the arguments of `rung.open()`.
 
     Args:
         given: the arguments by name
         feature_bytes: size of all rows, to which shares such as "10%" refer
     """
-    opts = c.rung_plan_opts()
+    opts = c.rung_plan_opts(window=_window(given))
     if given.host is not None:
-        # The library reads 0 as the default. A budget of 0 becomes 1 byte, which is too small, and
-        # the error then names the smallest budget that works.
-        opts.host_bytes = size_bytes(given.host, feature_bytes, "host") or 1
+        opts.host_bytes = size_bytes(given.host, feature_bytes, "host") or BYTES_NONE
     if given.gpu is not None:
         opts.gpu_bytes = size_bytes(given.gpu, feature_bytes, "gpu") or BYTES_NONE
     if given.cache is not None:
@@ -185,24 +247,33 @@ def plan_opts(given: SimpleNamespace, feature_bytes: int) -> c.rung_plan_opts:
     return opts
 
 
-def store_opts(given: SimpleNamespace) -> c.rung_store_opts:
+def _window(given: SimpleNamespace) -> int:
+    """Return the argument `window` as in C; `rung.plan()` does not have it."""
+    window = getattr(given, "window", "auto")
+    return 0 if window == "auto" else whole_number(window, "window", _WINDOW_MAX) or UINT32_MAX
+
+
+def store_opts(given: SimpleNamespace) -> Any:
     """Return the store's options for the arguments of `rung.open()`, without `share_path`."""
     opts = c.rung_store_opts(vertex_ids=bool(given.vertex_ids), buffered=bool(given.buffered),
                              private_cache=bool(given.private_cache))
     opts.queue_depth = whole_number(given.queue_depth, "queue_depth")
-    opts.engine = choice(given.engine, ENGINES, "engine")
+    # the engines "null" and "null_instant" read nothing: no rows to train with
+    reading = [engine for engine in ENGINES if not engine.startswith("null")]
+    opts.engine = choice(given.engine, reading, "engine", ENGINES)
     opts.requests_max = whole_number(given.requests, "requests")
     opts.batch_rows_max = whole_number(given.batch_rows, "batch_rows")
     opts.merge_gap_bytes = whole_number(given.merge_gap, "merge_gap")
-    seconds = given.read_timeout
-    if not isinstance(seconds, Real) or not 0 <= seconds <= UINT32_MAX // 1000:
+    opts.window = _window(given)
+    seconds: Any = given.read_timeout
+    if not isinstance(seconds, Real) or not 0 <= float(seconds) <= UINT32_MAX // 1000:
         raise InvalidError(f"read_timeout={seconds!r}: out of range; use 0 (30 s) to "
                            f"{UINT32_MAX // 1000} seconds")
-    opts.read_timeout_ms = ceil(seconds * 1000)
+    opts.read_timeout_ms = ceil(float(seconds) * 1000)
     return opts
 
 
-def attach_opts(given: SimpleNamespace) -> c.rung_store_opts:
+def attach_opts(given: SimpleNamespace) -> Any:
     """Return the store's options for the arguments of `rung.attach()`, without `share_path`."""
     opts = c.rung_store_opts()
     if given.gpu is not None:
@@ -211,84 +282,3 @@ def attach_opts(given: SimpleNamespace) -> c.rung_store_opts:
     opts.requests_max = whole_number(given.requests, "requests")
     opts.batch_rows_max = whole_number(given.batch_rows, "batch_rows")
     return opts
-
-
-# The plan of a store. `given.structure` puts neighbour lists of the graph into its host budget.
-
-
-def create_plan(dataset: Dataset, given: SimpleNamespace,
-                planned: c.rung_plan_opts) -> tuple[Owned, str]:
-    """Create the plan of a store, with neighbour lists if `given.structure` asks for them.
-
-    Args:
-        given: the arguments of `rung.open()` by name
-        planned: options of the plan without the lists; changed
-
-    Returns:
-        The plan, and why a GPU cannot sample although `sample_on_gpu` was given ("" otherwise).
-    """
-    why = ""
-    if given.structure is not None and planned.sample_on_gpu:
-        # the graph is on the GPUs and in host memory, if it fits
-        try:
-            plan = _create(dataset, planned)
-            if lib.rung_plan_device(plan).contents.device != 0:
-                return plan, why
-        except InvalidError as error:
-            why = f"the graph does not fit in the budgets of GPUs and host ({error})"
-        planned.sample_on_gpu = False
-    if given.structure is not None:
-        _set_structure(dataset, given.structure, planned)
-    return _create(dataset, planned), why
-
-
-def _create(dataset: Dataset, planned: c.rung_plan_opts) -> Owned:
-    plan = Owned(lib.rung_plan_destroy)
-    check(lib.rung_plan_create(dataset._open(), byref(planned), byref(plan.pointer)))
-    return plan
-
-
-def _set_structure(dataset: Dataset, structure: Size, planned: c.rung_plan_opts) -> None:
-    if structure == "auto":
-        if dataset.edge_count == 0 or _fits(dataset, planned):
-            planned.structure_bytes = BYTES_MAX
-        else:
-            _divide(dataset, planned)
-        return
-    index_bytes = lib.rung_index_bytes(dataset.vertex_count)
-    # 0 would be the library's "no structure". 1 byte is too small, and the error names the smallest
-    # budget that works.
-    planned.structure_bytes = size_bytes(structure, dataset.edge_count * index_bytes, "structure",
-                                         _CURE.replace("or 'max'", "'max' or 'auto'")) or 1
-
-
-def _fits(dataset: Dataset, planned: c.rung_plan_opts) -> bool:
-    """Return whether the budgets hold all rows and all lists."""
-    planned.structure_bytes = BYTES_MAX
-    try:
-        plan = _create(dataset, planned)
-    except InvalidError:
-        return False
-    finally:
-        planned.structure_bytes = 0
-    # `plan` owns the memory of the slots, so it is released after the read
-    fits = not lib.rung_plan_slots(plan).contents.slot_count
-    plan.release()
-    return fits
-
-
-def _divide(dataset: Dataset, planned: c.rung_plan_opts) -> None:
-    """Divide the host budget by the reads of batches that are sampled as given at staging."""
-    hops = fanout_array(dataset.fanouts)
-    sampler = c.rung_sampler_opts(fanouts=hops, hop_count=len(hops),
-                                  draws=DRAWS.index(dataset.draws), seed=1)
-    if "train" in dataset.splits:
-        seeds = np.unique(dataset.array("split_train").astype(np.uint64))
-    else:
-        seeds = np.arange(dataset.vertex_count, dtype=np.uint64)
-    found = c.rung_plan_division()
-    check(lib.rung_plan_divide(dataset._open(), byref(planned), byref(sampler), seeds.ctypes.data,
-                               len(seeds), dataset.batch_size or 1024, 0, byref(found)))
-    planned.host_bytes, planned.structure_bytes = found.host_bytes, found.structure_bytes
-    if not planned.cache_share and not planned.cache_bytes:
-        planned.cache_bytes = found.cache_bytes

@@ -5,25 +5,40 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref
 from types import SimpleNamespace
-from typing import Any, Optional, Union
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from ._library import c, check, lib, string, text
-from .arrays import CPU, CUDA, Array
+from .arrays import CPU, CUDA, Array, SupportsDLPack
 from .dataset import Dataset
-from .dtypes import BY_CODE, DType
-from .errors import ClosedError, ForkError, InvalidError
+from .dtypes import BY_CODE, DType, numpy_dtype, torch_dtype
+from .errors import ClosedError, ForkError, InvalidError, in_python
 from .forks import Calls, watch
 from .gather import Flight, Gather
 from .operands import Listed, index_rows, list_ids, make_rows, store_memory, torch_of
 from .owned import Folder, Owned, Running, statuses
-from .sizes import Size, attach_opts, create_plan, plan_opts, store_opts
-from .stats import Stats, has_cold_lists, read_stats, read_structure_stats, structure_of
+from .planning import create_plan
+from .sizes import attach_opts, plan_opts, store_opts
+from .stats import (
+    Stats,
+    has_cold_lists,
+    html_table,
+    read_stats,
+    read_structure_stats,
+    state_of,
+    structure_of,
+)
 from .streams import Stream, stream_of
+
+if TYPE_CHECKING:
+    import torch
+
+Result = TypeVar("Result")
 
 
 class Store:
@@ -46,18 +61,18 @@ class Store:
         why_cpu: why `device="auto"` chose the CPU; "" otherwise
     """
 
-    def __init__(self, arguments: dict):
+    def __init__(self, arguments: dict[str, Any]) -> None:
         self._arguments = arguments   # for opening the store again in a child
         self._lock = threading.RLock()   # held to close, or to open in a child; not by other calls
         self._calls = Calls()
-        self._memory: Optional[Owned] = None   # the library's store
+        self._memory: Owned | None = None   # the library's store
         self._closed = False
         self._close_later = False   # a signal handler called close(): the call it interrupted does
         self._parents = False   # this is a forked child, which has not opened the store yet
         self._flights: set[Flight] = set()   # gathers for which close() waits
-        self._folder: Optional[Folder] = None   # temporary folder of the socket
-        self._share_path: Optional[str] = arguments.get("share_path")
-        self.why_cpu = ""
+        self._folder: Folder | None = None   # temporary folder of the socket
+        self._share_path: str | None = arguments.get("share_path")
+        self.why_cpu: str = ""
         self._why_not_gpu = ""   # why a loader cannot sample on the GPU
         watch(self)
         self._start()
@@ -66,7 +81,7 @@ class Store:
         memory = Running(lib.rung_store_close)
         try:
             if "share_path" in self._arguments:
-                _attach(memory, **self._arguments)
+                self._attach(memory, **self._arguments)
             else:
                 self._open(memory, **self._arguments)
             info = c.rung_store_info()
@@ -91,7 +106,7 @@ class Store:
             files = dataset._open()
             plan, self._why_not_gpu = create_plan(dataset, given, planned)
             try:
-                self.why_cpu = text(lib.rung_plan_device(plan).contents.why)
+                self.why_cpu = in_python(text(lib.rung_plan_device(plan).contents.why))
                 self._choose_socket(given.share)
                 if self._share_path is not None:
                     opts.share_path = string(self._share_path, "share")
@@ -99,28 +114,33 @@ class Store:
             finally:
                 plan.release()
 
-    def _choose_socket(self, share: Union[bool, str, os.PathLike, None]) -> None:
+    def _attach(self, memory: Owned, share_path: str, **options: Any) -> None:
+        opts = attach_opts(SimpleNamespace(**options))
+        check(lib.rung_store_attach(string(share_path, "share_path"), byref(opts),
+                                    byref(memory.pointer)))
+
+    def _choose_socket(self, share: bool | str | os.PathLike[str] | None) -> None:
         """Set the path of the socket, and create its folder if the caller named none."""
         if share is True:
             self._folder = Folder.create("rung-")
             self._share_path = os.path.join(self._folder.path, "store")
         elif share is not False and share is not None:
-            self._share_path = os.fsdecode(share)
-            if not self._share_path:
+            if share in ("", b""):
                 raise InvalidError("share='': empty path; use True or the path of a socket")
+            self._share_path = os.path.abspath(os.fsdecode(string(share, "share")))
 
     def _remove_folder(self) -> None:
         if self._folder is not None:
             self._folder.remove()
 
     @property
-    def share_path(self) -> Optional[str]:
+    def share_path(self) -> str | None:
         """Path of the socket through which other processes attach; None: not shared."""
         return self._share_path
 
     # ---- use ----
 
-    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _call(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call `function(store, *arguments)`; close() waits until it returns."""
         if self._parents:
             self._open_in_child()
@@ -153,7 +173,7 @@ class Store:
                 self._start()
                 self._parents = False
 
-    def _arguments_elsewhere(self) -> dict:
+    def _arguments_elsewhere(self) -> dict[str, Any]:
         """Return the arguments with which another process attaches to, or opens, this store."""
         if self._share_path is None:
             return self._arguments
@@ -161,10 +181,30 @@ class Store:
         return {"share_path": self._share_path, "gpu": self.gpu if self.gpu >= 0 else None,
                 **{name: self._arguments[name] for name in names}}
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         if self._closed:
             raise ClosedError(f"{self.path}: a closed store cannot be pickled; open it again")
         return Store, (self._arguments_elsewhere(),)
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions: 1 for the vertices, and those of a row."""
+        return len(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """Size of all rows."""
+        return len(self) * self.row_bytes
+
+    @property
+    def numpy_dtype(self) -> np.dtype[Any]:
+        """The features' dtype in numpy; bf16 is two bytes of void."""
+        return numpy_dtype(self.dtype)
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The features' dtype in torch. Raises LibraryError if torch is not installed."""
+        return torch_dtype(self.dtype)
 
     @property
     def row_shape(self) -> tuple[int, ...]:
@@ -176,23 +216,38 @@ class Store:
 
     # ---- rows ----
 
+    # The types of asynchronous rows and of store[...] are those of a store on the CPU.
+
+    @overload
+    def gather(   # type: ignore[overload-overlap, unused-ignore]
+            self, ids: npt.NDArray[Any] | Sequence[Any], out: npt.NDArray[Any] | None = None, *,
+            ranks: bool = False) -> npt.NDArray[Any]: ...
+
+    @overload
+    def gather(   # type: ignore[overload-overlap, unused-ignore]
+            self, ids: torch.Tensor, out: torch.Tensor | None = None, *,
+            ranks: bool = False) -> torch.Tensor: ...
+
+    @overload
+    def gather(self, ids: SupportsDLPack, out: Any = None, *, ranks: bool = False) -> Array: ...
+
     def gather(self, ids: Any, out: Any = None, *, ranks: bool = False) -> Any:
-        """Return the rows of a list of ids, in its order. Ids may repeat.
+        """Return the rows of ids, in their order. Ids may repeat.
 
         The GIL is released during the call. On a GPU the work runs on torch's current stream, and
         the call waits for it.
 
         Args:
-            ids: original vertices, integers [n]: torch tensor, numpy array, list, or an object
-                with `__dlpack__`
-            out: memory for the rows: [n, ...] of the features' dtype, contiguous, of the type and
-                on the device of the returned rows (default: new memory)
+            ids: original vertices, integers of any shape, or a mask, bool [vertices]: torch tensor,
+                numpy array, list, or an object with `__dlpack__`
+            out: memory for the rows: of their shape and dtype, contiguous, of the type and on the
+                device of the returned rows (default: new memory)
             ranks: ids are ranks in the relabelled graph
 
         Returns:
-            Rows [n, ...]: a torch tensor on the ids' device for torch ids, a numpy array for numpy
-            and lists, otherwise a `rung.Array`. A store on a GPU copies rows of host ids to the
-            host; `gather_async()` leaves them on the GPU.
+            Rows [*ids.shape, ...]: a torch tensor on the ids' device for torch ids, a numpy array
+            for numpy and lists, otherwise a `rung.Array`. A store on a GPU copies rows of host ids
+            to the host; `gather_async()` leaves them on the GPU.
 
         Raises:
             RangeError: an id is out of range.
@@ -204,17 +259,31 @@ class Store:
         space = c.RUNG_RANKS if ranks else c.RUNG_VERTICES
         if self.gpu >= 0:
             on = stream_of(self)
-            listed = list_ids(ids, space, on.handle)
+            listed = self._listed(ids, space, on.handle)
             if listed.device[0] != CUDA:
                 return self._gather_staged(listed, out)
             return self._submit(listed, out, on).wait()
-        listed = list_ids(ids, space)
+        listed = self._listed(ids, space)
         rows, address = make_rows(self, listed, out)
         check(self._call(lib.rung_gather, listed.ids, address, 0))
         return rows
 
+    @overload
+    def gather_async(   # type: ignore[overload-overlap, unused-ignore]
+            self, ids: npt.NDArray[Any] | Sequence[Any], out: npt.NDArray[Any] | None = None, *,
+            ranks: bool = False, stream: Any = None) -> Gather[npt.NDArray[Any]]: ...
+
+    @overload
+    def gather_async(   # type: ignore[overload-overlap, unused-ignore]
+            self, ids: torch.Tensor, out: torch.Tensor | None = None, *,
+            ranks: bool = False, stream: Any = None) -> Gather[torch.Tensor]: ...
+
+    @overload
+    def gather_async(self, ids: SupportsDLPack, out: Any = None, *, ranks: bool = False,
+                     stream: Any = None) -> Gather[Array]: ...
+
     def gather_async(self, ids: Any, out: Any = None, *, ranks: bool = False,
-                     stream: Any = None) -> Gather:
+                     stream: Any = None) -> Gather[Any]:
         """Start a gather. Rows in memory are copied at once, others are read in the background.
 
         On a GPU, rows and `out` are in its memory wherever the ids are. Host ids are read before
@@ -241,30 +310,32 @@ class Store:
         """
         space = c.RUNG_RANKS if ranks else c.RUNG_VERTICES
         if self.gpu < 0:
-            return self._submit(list_ids(ids, space), out)
+            return self._submit(self._listed(ids, space), out)
         torch = torch_of(ids)
         if torch is not None:
             torch.cuda.init()   # so that stream_of() finds torch's current stream
         on = stream_of(self, stream)
         if stream is None:
             return self._submit_on(on, ids, out, space)
-        return on.allocating(self._submit_on, on, ids, out, space)
+        started: Gather[Any] = on.allocating(self._submit_on, on, ids, out, space)
+        return started
 
-    def _submit_on(self, on: Stream, ids: Any, out: Any, space: int) -> Gather:
-        return self._submit(list_ids(ids, space, on.handle), out, on)
+    def _submit_on(self, on: Stream, ids: Any, out: Any, space: int) -> Gather[Any]:
+        return self._submit(self._listed(ids, space, on.handle), out, on)
 
-    def _submit(self, listed: Listed, out: Any, on: Optional[Stream] = None) -> Gather:
+    def _submit(self, listed: Listed, out: Any, on: Stream | None = None) -> Gather[Any]:
         rows, address = make_rows(self, listed, out, on)
         handle = None if on is None else on.handle
-        found: list[Gather] = []
+        found: list[Gather[Any]] = []
 
         def begin(memory: Owned) -> int:
             flight = Flight(memory, (listed, rows))
-            gather = Gather(self, flight, rows, on, listed.kept)
+            gather: Gather[Any] = Gather(self, flight, rows, on, listed.kept)
             # Inside the call, for which close() waits: from here on close() knows the gather.
             found.append(gather)
-            return lib.rung_gather_submit(memory, listed.ids, address, 0, handle,
-                                          byref(flight.pointer))
+            status: int = lib.rung_gather_submit(memory, listed.ids, address, 0, handle,
+                                                 byref(flight.pointer))
+            return status
 
         try:
             check(self._call(begin))
@@ -278,6 +349,9 @@ class Store:
                 gather._end()
             raise
 
+    def _listed(self, ids: Any, space: int, stream: int | None = None) -> Listed:
+        return list_ids(ids, space, len(self), stream)
+
     def _gather_staged(self, listed: Listed, out: Any) -> Any:
         """Gather to memory of the GPU, and copy the rows to the host."""
         rows, address = make_rows(self, listed, out)
@@ -287,18 +361,30 @@ class Store:
         check(self._call(lib.rung_store_copy, address, there, size))
         return rows
 
+    @overload
+    def __getitem__(   # type: ignore[overload-overlap, unused-ignore]
+            self, ids: int | slice | npt.NDArray[Any] | list[Any] | range) -> npt.NDArray[Any]: ...
+
+    @overload
+    def __getitem__(   # type: ignore[overload-overlap, unused-ignore]
+            self, ids: torch.Tensor) -> torch.Tensor: ...
+
+    @overload
+    def __getitem__(self, ids: SupportsDLPack) -> Array: ...
+
     def __getitem__(self, ids: Any) -> Any:
         """Return rows: `store[5]` one row [...], `store[2:9]` the rows of a range.
 
-        `store[ids]` is `gather(ids)`, and `store[mask]` returns the rows where the mask is true.
+        `store[ids]` is `gather(ids)`, except that ids below 0 count from the end.
         """
         return index_rows(self, ids)
 
     # iter(), list(), reversed() and `in` raise TypeError: through __getitem__ and __len__ they
     # would gather one row at a time.
-    __iter__ = __reversed__ = None
+    __iter__: None = None
+    __reversed__: None = None
 
-    def __array__(self, dtype: Any = None, copy: Optional[bool] = None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
         """Return all rows in new memory, gathered at once."""
         if copy is False:
             raise ValueError(f"{self.path}: copy=False: a gather always copies rows; leave it out")
@@ -313,7 +399,7 @@ class Store:
     def __dlpack_device__(self) -> tuple[int, int]:
         return CPU, 0
 
-    def __getitems__(self, ids: Sequence[int]) -> list[np.ndarray]:
+    def __getitems__(self, ids: Sequence[int]) -> list[npt.NDArray[Any]]:
         """Return the rows of a batch as a list, for torch's DataLoader."""
         return list(self.gather(ids))
 
@@ -331,7 +417,7 @@ class Store:
             AgainError: the window of announced batches is full; gather some first.
             InvalidError, RangeError, ClosedError, ForkError: as in `gather()`.
         """
-        listed = list_ids(ids, c.RUNG_RANKS if ranks else c.RUNG_VERTICES)
+        listed = self._listed(ids, c.RUNG_RANKS if ranks else c.RUNG_VERTICES)
         if listed.device[0] == CUDA:
             raise InvalidError("prefetch(): the ids are on a GPU; use ids.cpu()")
         check(self._call(lib.rung_prefetch, listed.ids))
@@ -345,7 +431,7 @@ class Store:
         """Whether the store holds the neighbour lists of the graph (`structure` of `open()`)."""
         return self._call(structure_of) is not None
 
-    def structure_stats(self) -> Optional[Stats]:
+    def structure_stats(self) -> Stats | None:
         """Return the counters of reads of neighbour lists; None if the store holds no lists.
 
         Rows are blocks of 512 bytes. The hits of tier "nvme" are the blocks that samplers requested
@@ -400,101 +486,13 @@ class Store:
     def __enter__(self) -> Store:
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
-        return f"rung.Store({self.path!r}): {list(self.shape)} {self.dtype.name} on {self.device}"
+        return (f"rung.Store({self.path!r}): {list(self.shape)} {self.dtype.name} "
+                + ", ".join(f"{name} {value}" for name, value in state_of(self)))
 
-
-def _attach(memory: Owned, share_path: str, **options: Any) -> None:
-    opts = attach_opts(SimpleNamespace(**options))
-    check(lib.rung_store_attach(string(share_path, "share_path"), byref(opts),
-                                byref(memory.pointer)))
-
-
-def open(path: Union[str, os.PathLike], *, host: Optional[Size] = None, gpu: Optional[Size] = None,
-         gpus: Sequence[int] = (),   # pylint: disable=redefined-builtin
-         device: Optional[str] = None, cache: Optional[Size] = None,
-         share: Union[bool, str, os.PathLike] = False, vertex_ids: bool = True,
-         queue_depth: int = 0, engine: str = "auto", numa: Union[str, int] = "auto",
-         requests: int = 0, batch_rows: int = 0, merge_gap: int = 0,
-         buffered: bool = False, read_timeout: float = 0,
-         profile: Union[str, os.PathLike, None] = None, private_cache: bool = False,
-         sample_on_gpu: bool = False, structure: Optional[Size] = None) -> Store:
-    """Open the features of a staged data set.
-
-    The hottest rows are read into memory; the others stay in the file, and are called cold.
-
-    Args:
-        path: folder written by `rung.stage()` or `rung stage`
-        host: budget of host memory for rows, neighbour lists, staging slots and the cold-row
-            cache: bytes, "4GiB", "10%" of the features, or "max" (default: half of the free memory)
-        gpu: memory of each GPU for rows, in the same forms. With `gpu` or `gpus`, a GPU gathers if
-            there is one (default: the CPU gathers)
-        gpus: numbers of the GPUs that hold rows; the first one gathers
-        device: "cpu", "cuda" or "auto" (`why_cpu` has the reason if the CPU gathers)
-        cache: part of `host` for cold rows that will be needed again: bytes, "1GiB", or "10%" of
-            `host` (default: an eighth, or as `structure="auto"` divides it)
-        share: let other processes attach: True (for workers that this process forks or spawns), or
-            the path of a socket
-        private_cache: with `share`: do not share the cold-row cache; attached processes have none
-        sample_on_gpu: for `rung.Loader(..., sample_on="gpu")`: the budgets `gpu` and `host` include
-            the graph, of which the same share is on the GPUs as of the rows. Then `structure`
-            counts only without a GPU, or if the graph does not fit; the CPU samples then
-        structure: part of `host` for the neighbour lists of the hottest vertices and for reading
-            the others: bytes, "1GiB", "10%" of the lists, "max", or "auto", which divides `host` by
-            the reads of batches sampled as given at staging. Loaders and samplers use these lists
-            (default: none; loaders load the graph, which is not part of `host`)
-        vertex_ids: ids are original vertices; False: only ranks, which saves 4 bytes per vertex
-        queue_depth: most reads in flight; 0: default
-        engine, merge_gap, buffered: see rung-bench(1)
-        numa: "auto", "interleave", "none" or the number of a NUMA node, see rung-bench(1)
-        read_timeout: seconds after which a read fails; 0: 30 s
-        profile: output of `rung numa --json` on this machine, which determines `queue_depth`,
-            `merge_gap` and `numa` if they are not given
-        requests: most gathers in flight (default 8)
-        batch_rows: most ids of a gather in flight (default 1 Mi)
-
-    Returns:
-        A `Store`, which the caller closes.
-
-    Raises:
-        NotFoundError, FormatError, CorruptError, ReadError: the data set does not exist, or is
-            malformed, damaged or unreadable.
-        InvalidError: an argument is invalid, or a budget is too small (`min_bytes` works).
-        NoMemoryError, NoDeviceError: memory is exhausted, or the GPU does not exist.
-    """
-    arguments = dict(locals())
-    if not isinstance(gpus, Iterable) or isinstance(gpus, (str, bytes)):
-        raise InvalidError(f"gpus={gpus!r}: not a list; use GPU numbers, such as [0]")
-    arguments.update(path=os.path.abspath(os.fsdecode(path)), gpus=tuple(gpus))
-    if profile is not None:
-        arguments["profile"] = os.path.abspath(os.fsdecode(profile))
-    return Store(arguments)
-
-
-def attach(share_path: Union[str, os.PathLike], *, vertex_ids: bool = True, requests: int = 0,
-           batch_rows: int = 0, private_cache: bool = False, gpu: Optional[int] = None) -> Store:
-    """Attach to a store that another process of this user on this machine opened with `share`.
-
-    All attached processes use the same host memory.
-
-    Args:
-        share_path: path of the other store's socket (`Store.share_path`)
-        vertex_ids, requests, batch_rows: as in `rung.open()`
-        private_cache: do not use the shared cold-row cache, to which all attached processes write
-        gpu: number of the GPU that gathers, if the other process's store gathers on a GPU
-            (default: the calling thread's current GPU, in torch `torch.cuda.current_device()`)
-
-    Returns:
-        A `Store`, which the caller closes.
-
-    Raises:
-        NotFoundError: no store is shared at the path.
-        NoDeviceError: no such GPU.
-        AbiError: the other process has a different version.
-        TimedOutError, InvalidError: see `rung.Error`.
-    """
-    return Store(dict(share_path=os.fsdecode(share_path), vertex_ids=vertex_ids, requests=requests,
-                      batch_rows=batch_rows, private_cache=private_cache, gpu=gpu))
+    def _repr_html_(self) -> str:
+        return html_table(f"rung.Store {self.path}",
+                          [("features", f"{list(self.shape)} {self.dtype.name}"), *state_of(self)])

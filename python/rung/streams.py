@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Optional
+from typing import TYPE_CHECKING, Any
 
 from ._library import BYTES_MAX
 from .errors import InvalidError
@@ -31,8 +31,9 @@ class Stream:
 
     __slots__ = ("handle", "torch")
 
-    def __init__(self, handle: int, torch: Any):
-        self.handle, self.torch = handle or LEGACY, torch
+    def __init__(self, handle: int, torch: Any) -> None:
+        self.handle: int = handle or LEGACY
+        self.torch: Any = torch
 
     def allocating(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Return `function(*arguments)`, with new tensors allocated on this stream.
@@ -94,6 +95,6 @@ def stream_of(store: Store, stream: Any = None) -> Stream:
     return Stream(handle, torch.cuda.ExternalStream(handle, device=store.gpu))
 
 
-def current_stream(store: Store, stream: Optional[Any] = None) -> int:
+def current_stream(store: Store, stream: Any | None = None) -> int:
     """Return the handle of `stream_of()` for the library."""
     return stream_of(store, stream).handle

@@ -101,6 +101,15 @@ def same(rows, expected: np.ndarray) -> bool:
             and rows.tobytes() == np.ascontiguousarray(expected).tobytes())
 
 
+def torch_has(name: str) -> bool:
+    """Return whether torch is installed and has an element type; torch 2.2 has no uint16."""
+    try:
+        import torch
+    except ImportError:
+        return False
+    return hasattr(torch, name)
+
+
 class Program:
     """Runs a Python program in a separate process that imports the same package."""
 

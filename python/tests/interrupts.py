@@ -19,7 +19,7 @@ import time
 
 def _is_point(name):
     """Return whether a handler can run after this instruction, and not only in the tracer."""
-    return (name.startswith("CALL") and "INTRINSIC" not in name
+    return ((name.startswith("CALL") and "INTRINSIC" not in name)
             or name in ("RESUME", "JUMP_ABSOLUTE", "JUMP_BACKWARD")
             or name.startswith("POP_JUMP_BACKWARD"))
 
@@ -59,7 +59,7 @@ class _Tracer:
             if _is_point(dis.opname[frame.f_code.co_code[frame.f_lasti]]):
                 self.seen += 1
                 if self.seen == self.at:
-                    _raise.now
+                    _raise.now   # noqa: B018
         return self.trace
 
 

@@ -3,6 +3,7 @@
 
 import gc
 import pathlib
+import sys
 
 import numpy as np
 import pytest
@@ -48,11 +49,11 @@ def test_labels_and_splits(dataset, staged):
     scores = dataset.array("score")
     assert scores.dtype == np.float32 and (np.diff(scores) <= 0).all()
     for name in ("valid", "train/..", "", "x" * 500, "features_none"):
-        with pytest.raises(rung.NotFoundError):
+        with pytest.raises(rung.NotFoundError, match="unknown split of .*; use one of "):
             dataset.split(name)
     with pytest.raises(rung.InvalidError, match="zero byte"):
         dataset.array("labels\0")
-    with pytest.raises(TypeError):
+    with pytest.raises(rung.InvalidError, match="name=5: has type int; use a str or a path"):
         dataset.array(5)
 
 
@@ -123,3 +124,50 @@ def test_a_data_set_is_freed_with_its_last_reference(staged):
         assert gone[0]() is None and gone[1]() is None
     finally:
         gc.enable()
+
+
+def test_descriptions_of_a_store_and_its_gathers(staged):
+    with rung.open(staged.path, "20%") as store:   # the second argument is `host`
+        text = repr(store)
+        assert text.startswith(f"rung.Store({staged.path!r}): [{VERTICES}, 16] f32 on cpu, ")
+        held = sum(tier.rows for tier in store.stats().tiers if tier.name == "host")
+        assert f"host '20%', rows in memory {held} (" in text
+        assert text.endswith(f"engine {store.stats().engine}")
+        page = store._repr_html_()
+        assert page.startswith("<table>") and "&#x27;20%&#x27;" in page and str(held) in page
+        gather = store.gather_async([1, 2, 3])
+        gather.wait()
+        assert repr(gather) == f"rung.Gather({staged.path!r}): [3, 16] f32, completed"
+        with pytest.raises(rung.RangeError):
+            store.gather_async([VERTICES])
+    assert repr(store).endswith("on cpu, closed")
+    with pytest.raises(rung.InvalidError, match="host='r': not a size; use"):
+        rung.open(staged.path, "r")
+
+
+def test_descriptions_leave_out_what_is_0(staged, dataset):
+    with rung.open(staged.path, host="20%") as store:
+        store.gather(np.arange(VERTICES))
+        stats = store.stats()
+    text = repr(stats)
+    assert len(text) < 900 and "requests=1" in text and "retries" not in text
+    assert f"latency={{{stats.latency.index(1)}: 1}}" in text
+    assert all(f"<th style='text-align:left'>{name}</th>" in stats._repr_html_()
+               for name in ("tiers", "requests", "engine"))
+    epoch = rung.EpochStats(3, 500, 0, 1.23456789, 12345.678, 0.0, 1e-7, 0.5, 0.1, 0.2, 2, 0)
+    assert repr(epoch) == ("EpochStats(batches=3, rows=500, seconds=1.23, wait=12346, "
+                           "wait_rows=1e-07, sample=0.5, gather=0.1, announce=0.2, announced=2)")
+    graph = dataset.graph()
+    assert repr(graph) == (f"rung.Graph: {VERTICES} vertices, {4 * VERTICES} edges, indices "
+                           f"{graph.indices.dtype}, 70.3 KiB")
+
+
+def test_dtypes_and_size_of_a_store(tmp_path):
+    small = stage_small(tmp_path, "bf16", row=(4, 2), vertices=40)
+    with rung.open(small.path) as store:
+        assert (store.ndim, store.nbytes, store.numpy_dtype) == (3, 40 * 16, np.dtype("V2"))
+        if "torch" not in sys.modules:
+            return
+        torch = sys.modules["torch"]
+        assert store.torch_dtype is torch.bfloat16
+        assert torch.empty(store.shape, dtype=store.torch_dtype).nbytes == store.nbytes

@@ -69,7 +69,7 @@ def test_missing_data_set(tmp_path, staged):
         rung.open(tmp_path / "empty")
     with pytest.raises(rung.InvalidError, match="zero byte"):
         rung.open(staged.path + "\0")
-    with pytest.raises(TypeError):
+    with pytest.raises(rung.InvalidError, match="path=5: has type int"):
         rung.open(5)
 
 
@@ -126,6 +126,9 @@ def test_too_small_a_budget_reports_the_minimum(staged):
         rung.open(staged.path, host=0)
     least = found.value.min_bytes
     assert str(least) in str(found.value) and 0 < least < 3000 * 64
+    assert "a host budget of 0 bytes" in str(found.value)
+    with pytest.raises(rung.InvalidError, match="structure of 0 bytes"):
+        rung.open(staged.path, host="1MiB", structure=0)
     rung.open(staged.path, host=least).close()
     with pytest.raises(rung.InvalidError):
         rung.open(staged.path, host=least - 1)
@@ -140,7 +143,7 @@ def test_more_memory_than_exists(staged):
 
 @pytest.mark.parametrize("options, says", [
     ({"host": -1}, "host=-1: not a size; use bytes"), ({"host": True}, "host=True"),
-    ({"host": 1.5}, "host=1.5"), ({"host": "4 Gib"}, "host='4 Gib'"),
+    ({"host": 1.5}, "host=1.5"), ({"host": "4 Gob"}, "host='4 Gob'"),
     ({"host": ""}, "host=''"), ({"host": "101%"}, "more than 100 %"), ({"host": "16EiB"}, "host="),
     ({"host": "17179869184GiB"}, "more than 16 EiB"),
     ({"host": 2**64}, "host="), ({"host": 2**64 - 2}, "host="), ({"cache": 2**64 - 2}, "cache="),
@@ -148,20 +151,27 @@ def test_more_memory_than_exists(staged):
     ({"cache": "x"}, "cache='x'"), ({"gpu": []}, r"gpu=\[\]"),
     ({"device": "tpu"}, "device='tpu': unknown value; use one of cpu, cuda, auto"),
     ({"engine": "aio"}, "engine='aio': unknown value; use one of auto, io_uring"),
+    ({"engine": "null"}, "engine='null': unknown value; use one of auto, io_uring"),
+    ({"engine": "null_instant"}, "engine='null_instant': unknown value; use one of auto"),
     ({"numa": "node"}, "numa='node': unknown value; use one of auto, interleave, none"),
     ({"numa": -1}, "numa=-1"), ({"numa": True}, "numa=True"), ({"numa": 2**40}, "numa="),
     ({"queue_depth": -1}, "queue_depth=-1"),
     ({"queue_depth": 2**32}, "queue_depth="),
     ({"queue_depth": 5000}, "queue depth 5000 is above 4096"), ({"requests": -1}, "requests=-1"),
-    ({"requests": 1.0}, "requests=1.0"), ({"requests": 5000}, "requests_max 5000"),
+    ({"requests": 1.0}, "requests=1.0"), ({"requests": 5000}, "requests 5000"),
     ({"batch_rows": "9"}, "batch_rows='9'"), ({"merge_gap": -1}, "merge_gap=-1"),
+    ({"window": -1}, "window=-1"), ({"window": 4097}, "window=4097"),
+    ({"window": "x"}, "window='x'"),
     ({"read_timeout": -1}, "read_timeout=-1"), ({"read_timeout": float("nan")}, "read_timeout=nan"),
     ({"read_timeout": float("inf")}, "read_timeout=inf"),
     ({"gpus": [-1]}, "gpus=-1"), ({"gpus": [0.5]}, "gpus=0.5"), ({"gpus": 0}, "gpus=0"),
     ({"read_timeout": "1"}, "read_timeout='1'"),
     ({"device": "cpu", "gpu": "1GiB"}, "device='cpu': .*leave them out"),
     ({"device": "cpu", "gpus": [0]}, "device='cpu'"),
+    ({"device": "cuda:1", "gpus": [0, 1]}, r"device='cuda:1': gpus=\[0, 1\] starts with another"),
+    ({"device": "cuda:x"}, "device='cuda:x': unknown value; use one of cpu, cuda, auto"),
     ({"share": ""}, "share='': empty path; use True"),
+    ({"share": 5}, "share=5: has type int; use a str or a path"),
     ({"numa": 900}, "NUMA node 900")])
 def test_invalid_options(staged, options, says):
     with pytest.raises(rung.InvalidError, match=says):
@@ -302,3 +312,93 @@ def test_each_call_has_its_own_message(tmp_path):
             store.gather([51])
         with pytest.raises(rung.RangeError, match="id 52 at"):
             store.gather([0, 52])
+
+
+def test_classes_that_need_torch_name_the_extra(program):
+    program("""
+        import sys
+        sys.modules["torch"] = None   # as if torch were not installed
+        import rung
+        cure = "is not installed; use pip install 'rung[pyg]'"
+        for name in ("FeatureStore", "Feature"):
+            assert not hasattr(rung, name) and getattr(rung, name, 5) == 5
+            try:
+                getattr(rung, name)
+                raise SystemExit("no error")
+            except AttributeError as error:
+                assert str(error) == f"rung.{name}: torch {cure}", error
+            try:
+                exec(f"from rung import {name}")
+                raise SystemExit("no error")
+            except ImportError as error:
+                assert isinstance(error, rung.LibraryError), error
+                assert str(error) == f"rung.{name}: torch {cure}", error
+        try:
+            from rung import Nothing
+            raise SystemExit("no error")
+        except ImportError as error:
+            assert "Nothing" in str(error) and cure not in str(error)
+    """)
+
+
+@pytest.mark.parametrize("call, message", [
+    (lambda path: rung.open(None), "path=None: has type NoneType; use a str or a path"),
+    (lambda path: rung.open(path, profile=5), "profile=5: has type int; use a str or a path"),
+    (lambda path: rung.Dataset(5), "path=5: has type int; use a str or a path"),
+    (lambda path: rung.plan(None), "path=None: has type NoneType; use a str or a path"),
+    (lambda path: rung.plan(path, fanouts=()), "fanouts=(): no batches to sample; leave it out"),
+    (lambda path: rung.Loader(path), "store: has type str; use a rung.Store, from rung.open()"),
+    (lambda path: rung.stage(None, features=np.ones((2, 2))), "out=None: has type NoneType"),
+    (lambda path: rung.stage("out", features=np.ones((2, 2)), stripe=5),
+     "stripe: has type int; use a list of folders"),
+    (lambda path: rung.stage("out", features=np.ones((2, 2)), splits={5: [1]}),
+     "splits: the name 5 has type int; use a str"),
+])
+def test_values_of_the_wrong_type(call, message, staged, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(rung.InvalidError) as caught:
+        call(staged.path)
+    assert str(caught.value).startswith(message)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_plan_needs_edges_only_for_given_fanouts(tmp_path):
+    rung.stage(tmp_path / "rows", features=np.ones((40, 4), np.float32))
+    with pytest.raises(rung.InvalidError, match="has no edges to sample; stage it with its graph"):
+        rung.plan(tmp_path / "rows", fanouts=(2,))
+    assert rung.plan(tmp_path / "rows").rows_per_batch > 0
+
+
+def test_values_that_need_torch_name_the_extra(staged, program):
+    program(f"""
+        import sys
+        sys.modules["torch"] = None   # as if torch were not installed
+        import rung
+        with rung.open({staged.path!r}, structure="max") as store:
+            for name, call in (("arrays", lambda: rung.Loader(store, arrays="torch")),
+                               ("kind", lambda: rung.NeighborSampler(store).sample([1],
+                                                                                   kind="torch"))):
+                try:
+                    call()
+                    raise SystemExit("no error")
+                except rung.LibraryError as error:
+                    assert str(error) == (f"{{name}}='torch': torch is not installed; "
+                                          "use pip install 'rung[pyg]'"), error
+    """)
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "u16"])
+def test_labels_that_numpy_or_torch_lack(dtype, tmp_path):
+    torch = pytest.importorskip("torch")
+    given = np.arange(40, dtype="u2") % 5
+    labels = torch.from_numpy(given.astype("i4")).bfloat16() if dtype == "bf16" else given
+    rung.stage(tmp_path / "data", features=np.ones((40, 4), np.float32), labels=labels,
+               splits={"train": np.arange(8)})
+    with rung.open(tmp_path / "data") as store:
+        assert rung.Loader(store, fanouts=(), labels=False).num_classes == 5
+        if not hasattr(torch, {"bf16": "bfloat16", "u16": "uint16"}[dtype]):   # torch 2.2
+            with pytest.raises(rung.NotSupportedError, match="labels: torch .* has no uint16"):
+                rung.Loader(store, fanouts=())
+            return
+        [batch] = rung.Loader(store, fanouts=(), shuffle=False)
+        assert batch.labels.to(torch.int64).tolist() == given[:8].tolist()

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gathered rows equal the source, for every form of ids and every dtype and shape of rows."""
 
+import os
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
-from conftest import VERTICES, same, stage_small
+from conftest import VERTICES, same, stage_small, torch_has
 
 import rung
 
@@ -72,7 +76,7 @@ def test_no_ids(store, given):
 
 def test_torch_ids_of_every_type(store, staged, ids):
     torch = pytest.importorskip("torch")
-    for name in ("int32", "int64", "uint32", "uint64"):
+    for name in filter(torch_has, ("int32", "int64", "uint32", "uint64")):
         rows = store.gather(torch.from_numpy(ids).to(getattr(torch, name)))
         assert (isinstance(rows, torch.Tensor) and rows.dtype == torch.float32
                 and same(rows, staged.features[ids]))
@@ -108,11 +112,6 @@ def test_rows_used_as_ids(tmp_path, store, staged):
 def test_every_dtype_and_shape_of_rows(tmp_path, dtype):
     small = stage_small(tmp_path, dtype, ROWS[dtype], 12000)
     ids = np.random.default_rng(1).integers(0, 12000, 3000)
-    torch = None
-    try:
-        import torch
-    except ImportError:
-        pass
     with rung.open(small.path, host=35000) as store:
         assert ((store.shape, store.row_shape,
                  store.dtype.name) == ((12000, *ROWS[dtype]), ROWS[dtype], dtype))
@@ -120,7 +119,9 @@ def test_every_dtype_and_shape_of_rows(tmp_path, dtype):
                 and 0 < store.stats().hit_share("nvme") < 1)
         array = store.gather(Old(ids))
         assert same(array.numpy(), small.features[ids])
-        if torch is not None:
+        if torch_has(store.dtype.torch):
+            import torch
+
             rows = store.gather(torch.from_numpy(ids))
             assert (rows.dtype == getattr(torch, store.dtype.torch)
                     and tuple(rows.shape) == (3000, *ROWS[dtype])
@@ -130,7 +131,12 @@ def test_every_dtype_and_shape_of_rows(tmp_path, dtype):
 
 def test_every_dtype_in_torch():
     torch = pytest.importorskip("torch")
-    assert all(isinstance(getattr(torch, dtype.torch), torch.dtype) for dtype in rung.dtypes.DTYPES)
+    for dtype in rung.dtypes.DTYPES:
+        if torch_has(dtype.torch):
+            assert isinstance(rung.dtypes.torch_dtype(dtype), torch.dtype)
+        else:
+            with pytest.raises(rung.NotSupportedError, match=f"has no {dtype.torch}; use a newer"):
+                rung.dtypes.torch_dtype(dtype)
 
 
 def test_out_of_numpy(store, staged, ids):
@@ -214,7 +220,7 @@ def test_square_brackets(store, staged, ids):
     for at in (VERTICES, -VERTICES - 1):
         with pytest.raises(IndexError, match=f"row {at} is out of range.* {VERTICES} rows"):
             store[at]
-    for wrong in (True, 1.5, "a", None, ..., (slice(2), 3), mask[:-1], np.array(3)):
+    for wrong in (True, 1.5, "a", None, ..., (slice(2), 3), mask[:-1]):
         with pytest.raises(rung.InvalidError):
             store[wrong]
     for wrong, words in (((1, 2), r"store\[1, 2\]"), (np.s_[1:5, :3], r"store\[1:5, :3\]"),
@@ -259,13 +265,12 @@ def test_torch_as_tensor_gathers_all_rows(tmp_path):
 
 @pytest.mark.parametrize("wrong, says", [
     (np.arange(3.0), r"ids \[3\] float64: unsupported; use .*int32, uint32, int64 or uint64"),
-    (np.arange(4).reshape(2, 2), r"\[2, 2\]"), (np.array(3), r"ids \[\]"),
-    (np.arange(3, dtype=np.int16), "int16"), (np.arange(3).astype(">i8"), ">i8"),
-    (np.zeros(3, bool), "bool"), ([1.5], "float64"), ([True], "bool"),
-    (5, r"ids \[\]"), (None, "object"), ("5", "<U1"), ({1}, "object"), ([[1], [2, 3]], "ids: "),
+    (np.zeros(3, bool), f"mask .3.: the store has {VERTICES} rows; use one entry per row, or ids"),
+    (np.zeros((VERTICES, 1), bool), "mask"), ([True, False], "mask .2."), ([1.5], "float64"),
+    (None, "object"), ("5", "<U1"), ({1}, "object"), ([[1], [2, 3]], "ids: "),
     ([-1, 2**63], "unsupported; use"),
-    (Old(np.arange(3.0)), r"ids \[3\]: unsupported; use"), (Old(np.arange(6)[::2]), "contiguous"),
-    (Old(np.zeros((2, 2), np.int64)), r"\[2, 2\]")])
+    (Old(np.arange(3.0)), r"ids \[3\] f64: unsupported; use"),
+    (Old(np.arange(6)[::2]), "contiguous")])
 def test_invalid_ids(store, wrong, says):
     for call in (store.gather, store.gather_async, store.prefetch):
         with pytest.raises(rung.InvalidError, match=says) as found:
@@ -275,13 +280,73 @@ def test_invalid_ids(store, wrong, says):
 
 def test_invalid_torch_ids(store):
     torch = pytest.importorskip("torch")
-    for wrong in (torch.rand(3), torch.zeros(2, 2, dtype=torch.int64), torch.tensor(3),
-                  torch.zeros(3, dtype=torch.int16), torch.zeros(3, device="meta").long(),
+    for wrong in (torch.rand(3), torch.zeros(3, device="meta").long(),
                   torch.zeros(3, dtype=torch.int64).to_sparse()):
-        with pytest.raises(rung.InvalidError):
+        with pytest.raises(rung.InvalidError, match="ids .3.*use int32, uint32, int64 or uint64"):
             store.gather(wrong)
-    with pytest.raises(rung.InvalidError, match="nonzero"):
-        store.gather(torch.zeros(VERTICES, dtype=torch.bool))
+    with pytest.raises(rung.InvalidError, match="mask .5.: the store has"):
+        store.gather(torch.zeros(5, dtype=torch.bool))
+
+
+def test_ids_of_any_shape_give_rows_of_that_shape(store, staged, ids):
+    for given in (ids[:24].reshape(2, 3, 4), ids[:24].reshape(4, 6).T, np.array(3), np.int64(3), 3,
+                  [[1, 2], [3, 4]], ids[:0].reshape(0, 5)):
+        expected = staged.features[np.asarray(given)]
+        for rows in (store.gather(given), store.gather_async(given).wait()):
+            assert rows.shape == expected.shape and same(rows, expected)
+    out = np.zeros((2, 12, 16), np.float32)
+    assert store.gather(ids[:24].reshape(2, 12), out) is out
+    assert same(out, staged.features[ids[:24].reshape(2, 12)])
+    rows = store.gather(Old(ids[:24].reshape(2, 12)))
+    assert rows.shape == (2, 12, 16) and same(rows.numpy(), out)
+
+
+def test_torch_ids_of_any_shape(store, staged, ids):
+    torch = pytest.importorskip("torch")
+    for given in (torch.from_numpy(ids[:24]).reshape(2, 3, 4), torch.tensor(7),
+                  torch.from_numpy(ids[:24]).reshape(4, 6).t()):
+        for rows in (store.gather(given), store.gather_async(given).wait(), store[given]):
+            assert rows.shape == (*given.shape, 16) and same(rows, staged.features[given.numpy()])
+
+
+def test_narrow_and_foreign_endian_ids(store, staged):
+    for dtype in ("i1", "u1", "<i2", ">i2", ">u4", ">i8"):
+        given = np.array([5, 0, 127], dtype)
+        assert same(store.gather(given), staged.features[[5, 0, 127]])
+    for empty in ([], np.array([]), np.empty((0, 2)), ()):
+        assert store.gather(empty).shape == (*np.shape(empty), 16)
+    torch = pytest.importorskip("torch")
+    for dtype in (torch.int8, torch.int16, torch.uint8):
+        given = torch.tensor([5, 0, 127], dtype=dtype)
+        assert same(store.gather(given), staged.features[[5, 0, 127]])
+    assert store.gather(torch.tensor([])).shape == (0, 16)
+
+
+def test_masks_are_taken_wherever_ids_are(store, staged, ids):
+    mask = np.zeros(VERTICES, bool)
+    mask[ids] = True
+    masks = [mask, mask.tolist()]
+    if "torch" in sys.modules:
+        masks.append(sys.modules["torch"].from_numpy(mask))
+    for given in masks:
+        store.prefetch(given)
+        rows = store.gather(given), store.gather_async(given).wait(), store[given]
+        assert all(same(found, staged.features[mask]) for found in rows)
+        by_rank = store.gather(given, ranks=True)
+        assert same(by_rank, store.gather(np.flatnonzero(mask), ranks=True))
+
+
+def test_ids_below_zero_count_from_the_end_in_square_brackets_only(store, staged):
+    for given in ([-1, 0, -VERTICES], np.array([-1, 3], np.int8), [[-1], [2]]):
+        assert same(store[given], staged.features[given])
+        with pytest.raises(rung.RangeError, match="id -1 at index 0"):
+            store.gather(given)
+    with pytest.raises(rung.RangeError, match=f"id {-VERTICES - 1} at index 1"):
+        store[[-1, -VERTICES - 1]]
+    torch = pytest.importorskip("torch")
+    given = torch.tensor([4, -2], dtype=torch.int32)
+    rows = store[given]
+    assert isinstance(rows, torch.Tensor) and same(rows, staged.features[[4, -2]])
 
 
 @pytest.mark.parametrize("ids, says",
@@ -332,34 +397,23 @@ def test_stats(store, staged, ids):
     assert after.device_reads > 0 and after.read_rows + after.duplicate_rows == after.tiers[1].hits
     assert (sum(after.latency) == 1 and set(after.phases) == {"queue", "device", "copy"}
             and after.engine != "none")
+    assert after.read_ns > 0 and after.wait_sample_ns == 0 and after.reads_in_flight == 0
     with pytest.raises(AttributeError):
         after.requests = 0
 
 
-def test_announced_rows_are_kept(large):
-    numbers = np.random.default_rng(2)
-    with rung.open(large.path, host="2MiB", cache="1MiB") as store:
-        assert store.stats().cache_rows > 500
-        batches = [numbers.integers(0, 20000, 200) for _ in range(3)]
-        batches.append(batches[0])
-        for batch in batches:
-            store.prefetch(batch)
-        for batch in batches:
-            assert same(store.gather(batch), large.features[batch])
-        assert store.stats().cache_hits > 0
-        store.prefetch([])
-        with pytest.raises(rung.RangeError, match="20000"):
-            store.prefetch([0, 20000])
-        while True:   # the window is bounded
-            try:
-                store.prefetch(np.arange(20000))
-            except rung.AgainError as error:
-                assert error.status == "RUNG_E_AGAIN"
-                break
+def test_others_can_watch_a_store(staged, monkeypatch):
+    user = os.geteuid()
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
 
+    def pages():
+        return [page for folder in (f"/run/user/{user}/rung", f"/dev/shm/rung-{user}")
+                for page in Path(folder).glob(f"{os.getpid()}-*")]
 
-def test_all_in_memory(staged, ids):
-    with rung.open(staged.path, host="max") as store:
-        assert same(store.gather(ids), staged.features[ids])
-        found = store.stats()
-        assert found.engine == "none" and found.hit_share("host") == 1 and found.device_reads == 0
+    before = pages()   # of fixtures that other tests share
+    with rung.open(staged.path, host="20%") as store:
+        assert (len(pages()) > len(before)) == (store.stats().stats_page_why == "")
+    assert pages() == before
+    monkeypatch.setenv("RUNG_STATS_PAGE", "0")
+    with rung.open(staged.path, host="20%") as store:
+        assert store.stats().stats_page_why == "RUNG_STATS_PAGE is 0" and pages() == before

@@ -109,7 +109,8 @@ def fits(read, type_, text, array=False):
         name = pointed.removeprefix("struct ")
         if text.count("*") == 1 and name in read.structs:
             return type_ is ctypes.POINTER(read.structs[name])
-        return type_ is ctypes.c_void_p or type_ is not None and issubclass(type_, ctypes._Pointer)
+        return type_ is ctypes.c_void_p or (type_ is not None
+                                            and issubclass(type_, ctypes._Pointer))
     plain = re.sub(r"\bconst\b", "", text).strip()
     if plain.startswith("enum "):
         return type_ is ctypes.c_int
@@ -245,8 +246,10 @@ def test_every_status_has_its_own_class(headers):
 
 
 def test_the_version_matches_the_build():
-    with open(os.path.join(SOURCE, "CMakeLists.txt"),
-              encoding="utf-8") as cmake, open(os.path.join(SOURCE, "python", "pyproject.toml"),
-                                               encoding="utf-8") as toml:
-        assert re.search(r"project\(rung VERSION (\S+)", cmake.read()).group(1) == _library.VERSION
-        assert re.search(r'^version = "(.+)"$', toml.read(), re.M).group(1) == _library.VERSION
+    """Also the version of a wheel, which pyproject.toml finds in CMakeLists.txt."""
+    with open(os.path.join(SOURCE, "CMakeLists.txt"), encoding="utf-8") as file:
+        build = file.read()
+    with open(os.path.join(SOURCE, "pyproject.toml"), encoding="utf-8") as file:
+        wheel = re.search(r"^regex = '(.+)'$", file.read(), re.M).group(1)
+    for pattern in (r"project\(rung VERSION (?P<value>\S+)", wheel):
+        assert re.search(pattern, build)["value"] == _library.VERSION

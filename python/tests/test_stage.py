@@ -100,7 +100,7 @@ def test_torch_tensors(tmp_path):
     torch = pytest.importorskip("torch")
     for features in (torch.randn(VERTICES, 4).bfloat16(), torch.randn(4, VERTICES).T,
                      torch.randn(VERTICES, 3, requires_grad=True),
-                     torch.randint(0, 9, (VERTICES,), dtype=torch.uint16),
+                     torch.randint(0, 9, (VERTICES,), dtype=torch.int16),
                      torch.randn(VERTICES, 2).bfloat16()[:, ::2]):
         rung.stage(tmp_path / "out.rung", graph=torch.from_numpy(GRAPH), features=features,
                    labels=torch.arange(VERTICES), splits={"train": torch.arange(9)},
@@ -108,6 +108,14 @@ def test_torch_tensors(tmp_path):
         with rung.open(tmp_path / "out.rung") as store:
             rows = store.gather(torch.arange(VERTICES))
         assert rows.dtype == features.dtype and torch.equal(rows, features.detach())
+    if hasattr(torch, "float8_e4m3fn"):   # as bytes
+        features = torch.randn(VERTICES, 4).to(torch.float8_e4m3fn)
+        rung.stage(tmp_path / "out.rung", features=features, splits={"none": []}, force=True)
+        with rung.open(tmp_path / "out.rung") as store:
+            assert torch.equal(store.gather(torch.arange(VERTICES)), features.view(torch.uint8))
+    with pytest.raises(rung.InvalidError, match=r"features: torch.qint8: .*; convert it"):
+        rung.stage(tmp_path / "other.rung", features=torch.quantize_per_tensor(
+            torch.ones(3, 4), 0.1, 0, torch.qint8))
 
 
 def test_several_graphs_and_forms(tmp_path, files):
@@ -167,6 +175,15 @@ def test_other_options(tmp_path, files):
                     {"stripe": [tmp_path / "disk"]}, {"memory": "64MiB"}, {"memory": 64 << 20}):
         rung.stage(tmp_path / "out.rung", force=True, **options, **files)
         assert same(rows_of(tmp_path / "out.rung"), FEATURES)
+
+
+def test_one_folder_for_stripes(tmp_path):
+    (tmp_path / "other").mkdir()
+    rung.stage(tmp_path / "out", features=np.ones((3000, 64), np.float32),
+               stripe=str(tmp_path / "other"))
+    assert os.listdir(tmp_path / "other")
+    with rung.open(tmp_path / "out", host="max") as store:
+        assert store.shape == (3000, 64)
 
 
 def test_features_without_a_graph(tmp_path, files):
@@ -232,6 +249,13 @@ def test_existing_output(tmp_path):
     ({"splits": {"a/b": [1]}}, rung.InvalidError, "a/b"),
     ({"splits": {"a\0": [1]}}, rung.InvalidError, "zero byte"),
     ({"splits": {"train": [VERTICES]}}, rung.RangeError, "500"),
+    ({"splits": [[1]]}, rung.InvalidError, "splits: has type list; use a dict of sources by name"),
+    ({"progress": 5}, rung.InvalidError, "progress=5: not a function"),
+    ({"fanouts": "15,10"}, rung.InvalidError, "fanouts='15,10': not a list; use one number"),
+    ({"fanouts": {"a": 5}}, rung.InvalidError, "not a list; use one number"),
+    ({"fanouts": (3, -2)}, rung.InvalidError, r"fanouts=.*: -2 is not valid; use 1 or more, or -1"),
+    ({"fanouts": (0,)}, rung.InvalidError, r"fanouts=.*: 0 is not valid; use 1 or more, or -1"),
+    ({"memory": "4GX"}, rung.InvalidError, "use bytes .4096., '64KiB', '1.5GiB', or 'max'"),
     ({"splits": {"train": [0.5]}}, rung.FormatError, "integer|bool|f64"),
     ({"arrays": {"x": np.arange(7)}}, rung.Error, "7"),
     ({"score": "best"}, rung.InvalidError, "best.*blend"),
@@ -244,7 +268,7 @@ def test_existing_output(tmp_path):
     ({"vertex_count": -1}, rung.InvalidError, "vertex_count"),
     ({"seed": -1}, rung.InvalidError, "seed=-1"), ({"seed": 2**63}, rung.InvalidError, "seed="),
     ({"threads": -1}, rung.InvalidError, "threads=-1"),
-    ({"memory": "1 GB"}, rung.InvalidError, "memory='1 GB'"),
+    ({"memory": "1 GX"}, rung.InvalidError, "memory='1 GX'"),
     ({"memory": "10%"}, rung.InvalidError, "memory="), ({"stripe": ["none"]}, rung.Error, "none"),
     ({"features": "a\0.npy"}, rung.InvalidError, "zero byte"),
     ({"memory": 1}, rung.InvalidError, "memory")])
@@ -271,7 +295,7 @@ def test_too_small_a_budget_reports_the_minimum(tmp_path):
 
 def test_missing_output_folder(tmp_path):
     for sources in (SMALL, {**SMALL, "graph": "none.npy", "features": "none.npy"}):
-        with pytest.raises((rung.NotFoundError, FileNotFoundError), match="nowhere|none.npy"):
+        with pytest.raises(rung.NotFoundError, match="nowhere"):
             rung.stage(tmp_path / "nowhere" / "out.rung", **sources)
     assert left(tmp_path) == []
 
@@ -388,12 +412,12 @@ def test_ctrl_c(program, tmp_path, files):
             raise SystemExit("staging was not stopped")
         except KeyboardInterrupt:
             assert sorted(os.listdir(folder)) == sorted(wanted.split()), os.listdir(folder)
-        real = rung.staging._Progress._tell
+        real = rung.staging.progress.Progress._tell
         def tell(self, ctx, stage, done, total):       # before a line of it runs
             if stage == b"score":
                 signal.raise_signal(signal.SIGINT)
             return real(self, ctx, stage, done, total)
-        rung.staging._Progress._tell = tell
+        rung.staging.progress.Progress._tell = tell
         try:
             rung.stage(folder + "/out.rung", graph=graph, features=features)
             raise SystemExit("staging was not stopped")
@@ -410,7 +434,7 @@ def test_ctrl_c(program, tmp_path, files):
         signal.signal(signal.SIGINT, lambda number, frame: print("handled"))
         thread = threading.Thread(target=rung.stage, args=(folder + "/out.rung",),
                                   kwargs={"graph": graph, "features": features})
-        rung.staging._Progress._tell = real
+        rung.staging.progress.Progress._tell = real
         thread.start()
         thread.join()
         assert os.path.exists(folder + "/out.rung")

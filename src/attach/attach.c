@@ -134,6 +134,7 @@ static int fill(const char *path, struct rung_store *store, struct rung__answer 
 	int rc;
 
 	store->attached = true;
+	store->owner_pid = answer->pid;
 	store->shape = *shape;
 	if (cache_fd && store->opts.private_cache) {
 		store->shape.frame_count = 0;

@@ -96,6 +96,7 @@ static int open_blocks(const char *path, const struct rung_store_opts *caller,
 		return rc;
 	structure->store = store;
 	store->attached = true;
+	store->owner_pid = answer->pid;
 	store->shape = answer->offer.lists.shape;
 	rung__store_set_vertices(store, NULL); /* a pointer of the creator's process */
 	rc = accept_file(path, answer, store);

@@ -15,16 +15,15 @@
 
 /* Offsets in the index. */
 struct layout {
-	uint64_t heads, heads_count, ghosts, frames, bytes;
-	uint64_t levels[RUNG__CACHE_LEVELS_MAX], level_words[RUNG__CACHE_LEVELS_MAX];
-	unsigned level_count;
+	uint64_t heads, heads_count, ghosts, frames, idle, bytes;
+	struct rung__cache_map map;
 };
 
 /* Compute the offsets. Nothing overflows: frames need less than 2^38 bytes, and the words for 2^64
  * rows less than 2^62. @return false if the shape is invalid */
 static bool lay_out(const struct rung__cache_shape *shape, struct layout *layout)
 {
-	uint64_t rank_end, words = shape->row_count;
+	uint64_t rank_end;
 
 	*layout = (struct layout){ 0 };
 	if (shape->frame_count == 0 || shape->frame_count >= UINT32_MAX || shape->row_count == 0 ||
@@ -35,14 +34,9 @@ static bool lay_out(const struct rung__cache_shape *shape, struct layout *layout
 	layout->ghosts = layout->heads + layout->heads_count * sizeof(uint32_t);
 	layout->frames =
 		rung__align_up(layout->ghosts + layout->heads_count * sizeof(uint32_t), 64);
-	layout->bytes = rung__align_up(
+	layout->idle = rung__align_up(
 		layout->frames + shape->frame_count * sizeof(struct rung__cache_frame), 64);
-	do {
-		words = (words - 1) / 64 + 1;
-		layout->levels[layout->level_count] = layout->bytes;
-		layout->level_words[layout->level_count++] = words;
-		layout->bytes += words * sizeof(uint64_t);
-	} while (words > 1);
+	layout->bytes = layout->idle + rung__cache_map_lay_out(&layout->map, shape->row_count);
 	layout->bytes = rung__align_up(layout->bytes, RUNG__PAGE_BYTES);
 	return true;
 }
@@ -98,11 +92,8 @@ static void map_index(struct rung__cache *cache, void *index, const struct layou
 	cache->ghosts = (uint32_t *)(void *)(base + layout->ghosts);
 	cache->frames = (struct rung__cache_frame *)(void *)(base + layout->frames);
 	cache->frame_count = (uint32_t)cache->shape.frame_count;
-	cache->level_count = layout->level_count;
-	for (unsigned level = 0; level < layout->level_count; level++) {
-		cache->levels[level] = (uint64_t *)(void *)(base + layout->levels[level]);
-		cache->level_words[level] = layout->level_words[level];
-	}
+	cache->idle = layout->map;
+	rung__cache_map_place(&cache->idle, base + layout->idle);
 }
 
 static int alloc_memory(struct rung__cache *cache, uint64_t rows_max, uint32_t batches_max)
@@ -118,6 +109,7 @@ static int alloc_memory(struct rung__cache *cache, uint64_t rows_max, uint32_t b
 
 static void free_cache(struct rung__cache *cache)
 {
+	rung__ahead_close(cache);
 	rung__cache_window_fini(cache);
 	rung__free(cache->later);
 	rung__free(cache->held);
@@ -205,24 +197,6 @@ static void pin_hit(struct rung__cache *cache, uint32_t link, uint32_t next_use)
 	cache->held[link - 1]++;
 }
 
-/* A row that is not cached: choose a frame for it, if it is worth one. */
-static enum rung__cache_lookup accept_absent(struct rung__cache *cache, uint64_t row,
-                                             uint32_t next_use, uint32_t reader,
-                                             struct rung__cache_slot *slot_out)
-{
-	uint32_t link = rung__cache_choose(cache, row, next_use);
-
-	if (!link)
-		return RUNG__CACHE_PASS;
-	/* this process reads into the frame or has pinned it: the index was damaged */
-	if (cache->held[link - 1] != 0)
-		return RUNG__CACHE_PASS;
-	rung__cache_frames_claim(cache, link, row, cache->seat);
-	cache->held[link - 1] = RUNG__CACHE_HELD_READING | reader;
-	*slot_out = (struct rung__cache_slot){ .frame = link - 1, .reader = reader };
-	return RUNG__CACHE_KEEP;
-}
-
 /* The client that reads into a frame, or NONE. State and client are one word, read once, because
  * another process may change it at any time. */
 static uint32_t reader_of(const struct rung__cache_frame *frame)
@@ -272,7 +246,7 @@ enum rung__cache_lookup rung__cache_look_up(struct rung__cache *cache, uint64_t 
 		return accept_remote(cache, client, batch, row, slot_out);
 	next_use = rung__cache_window_remove(cache, batch, row);
 	if (!frame)
-		return accept_absent(cache, row, next_use, reader, slot_out);
+		return rung__cache_admit(cache, row, next_use, reader, slot_out);
 	*slot_out = (struct rung__cache_slot){ .frame = link - 1,
 		                               .reader = held & RUNG__CACHE_HELD_COUNT };
 	if (held & RUNG__CACHE_HELD_READING)

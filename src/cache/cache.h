@@ -147,6 +147,46 @@ enum rung__cache_lookup rung__cache_look_up(struct rung__cache *cache, uint64_t 
                                             uint64_t rank, uint32_t reader,
                                             struct rung__cache_slot *place_out);
 
+/* ---- reading ahead: see cache_ahead.c ---- */
+
+/** The sweep over the rows of one reader, such as a refill thread. Zero is a new one. */
+struct rung__ahead {
+	uint32_t batches_max; /* of its window; 0: as many as the frames suffice for */
+	uint32_t batches;     /* in the window now; 0: nothing is read ahead */
+	uint64_t row;         /* the sweep's position, counted from rank_first */
+	uint64_t step;        /* rows that it passes per batch that begins */
+	uint64_t owed;        /* rows that it may still pass until the next batch begins */
+	uint64_t begun;       /* announced batches that had begun when it was last advanced */
+};
+
+/** The longest window of batches with `batch_rows` rows each, at most `batches` of them. */
+uint32_t rung__ahead_batches(uint64_t frames, uint64_t batch_rows, uint32_t batches);
+
+/** Let the rows of announced batches be read ahead. rung__cache_close() frees the memory, one bit
+ * for each row that may be cached. @return 0 or RUNG_E_NOMEM */
+int rung__ahead_open(struct rung__cache *cache);
+
+/** Locked: let the sweep pass one step more for each announced batch that has begun since the last
+ * call, except the last `waiting` ones. */
+void rung__ahead_advance(const struct rung__cache *cache, struct rung__ahead *ahead,
+                         uint64_t waiting);
+
+/** Locked: the next row that a known batch needs, at which the sweep stays. @return false: there is
+ * none until the next batch begins */
+bool rung__ahead_peek(struct rung__cache *cache, struct rung__ahead *ahead, uint64_t *rank_out);
+
+/** Continue behind a rank, at or behind the one of rung__ahead_peek(). */
+void rung__ahead_pass(const struct rung__cache *cache, struct rung__ahead *ahead, uint64_t rank);
+
+/**
+ * Locked: look up a row that may be read ahead.
+ * @return KEEP, as from rung__cache_look_up(); or PASS: it is cached or being read, or no batch of
+ *         the window needs it, or no frame is available. Its uses stay in the window
+ */
+enum rung__cache_lookup rung__ahead_look_up(struct rung__cache *cache,
+                                            const struct rung__ahead *ahead, uint64_t rank,
+                                            uint32_t reader, struct rung__cache_slot *slot_out);
+
 /** The row has been read into the frame returned with KEEP; the client pins it `pins` times. */
 void rung__cache_filled(struct rung__cache *cache, uint32_t frame, uint32_t pins);
 

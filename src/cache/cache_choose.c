@@ -141,3 +141,20 @@ uint32_t rung__cache_choose(struct rung__cache *cache, uint64_t row, uint32_t ne
 	rung__cache_frames_clear(cache, link);
 	return link;
 }
+
+enum rung__cache_lookup rung__cache_admit(struct rung__cache *cache, uint64_t row,
+                                          uint32_t next_use, uint32_t reader,
+                                          struct rung__cache_slot *slot_out)
+{
+	uint32_t link = rung__cache_choose(cache, row, next_use);
+
+	if (!link)
+		return RUNG__CACHE_PASS;
+	/* this process reads into the frame or has pinned it: the index was damaged */
+	if (cache->held[link - 1] != 0)
+		return RUNG__CACHE_PASS;
+	rung__cache_frames_claim(cache, link, row, cache->seat);
+	cache->held[link - 1] = RUNG__CACHE_HELD_READING | reader;
+	*slot_out = (struct rung__cache_slot){ .frame = link - 1, .reader = reader };
+	return RUNG__CACHE_KEEP;
+}

@@ -205,58 +205,14 @@ uint32_t rung__cache_frames_farthest(const struct rung__cache *cache, bool *stal
 
 /* ---- by rank ---- */
 
-/* Set the bit of an idle row. A level that already has a bit in its word ends the walk, because the
- * levels above already have their bits. */
 static void map_set(struct rung__cache *cache, uint64_t row)
 {
-	if (row >= cache->shape.row_count)
-		return;
-	for (unsigned level = 0; level < cache->level_count; level++, row /= 64) {
-		uint64_t *word = &cache->levels[level][row / 64];
-		uint64_t before = *word;
-
-		*word = before | UINT64_C(1) << row % 64;
-		if (level == 0)
-			cache->index->idle_count += *word != before;
-		if (before)
-			return;
-	}
+	cache->index->idle_count += rung__cache_map_set(&cache->idle, row);
 }
 
-/* Clear the bit of a row; levels above change only if the word becomes 0. */
 static void map_clear(struct rung__cache *cache, uint64_t row)
 {
-	if (row >= cache->shape.row_count)
-		return;
-	for (unsigned level = 0; level < cache->level_count; level++, row /= 64) {
-		uint64_t *word = &cache->levels[level][row / 64];
-		uint64_t before = *word;
-
-		*word = before & ~(UINT64_C(1) << row % 64);
-		if (level == 0)
-			cache->index->idle_count -= *word != before;
-		if (*word)
-			return;
-	}
-}
-
-/* Find the highest row in the map, the coldest. @return false: the map is empty, or damaged */
-static bool map_last(const struct rung__cache *cache, uint64_t *row_out)
-{
-	uint64_t row = 0;
-
-	for (unsigned level = cache->level_count; level-- > 0;) {
-		uint64_t bits;
-
-		if (row >= cache->level_words[level])
-			return false;
-		bits = __atomic_load_n(&cache->levels[level][row], __ATOMIC_RELAXED);
-		if (!bits)
-			return false;
-		row = row * 64 + 63 - (uint64_t)__builtin_clzll(bits);
-	}
-	*row_out = row;
-	return true;
+	cache->index->idle_count -= rung__cache_map_clear(&cache->idle, row);
 }
 
 uint32_t rung__cache_frames_coldest(struct rung__cache *cache)
@@ -265,7 +221,7 @@ uint32_t rung__cache_frames_coldest(struct rung__cache *cache)
 	uint64_t row;
 	uint32_t link;
 
-	if (!map_last(cache, &row))
+	if (!rung__cache_map_last(&cache->idle, &row))
 		return 0;
 	link = rung__cache_frames_find(cache, row);
 	frame = rung__cache_frame_at(cache, link);
@@ -472,9 +428,9 @@ void rung__cache_frames_rebuild(struct rung__cache *cache, uint32_t living)
 	uint32_t fresh = RUNG__MIN(rung__cache_load(&index->fresh_count), cache->frame_count);
 
 	memset(cache->heads, 0, (cache->heads_mask + 1) * sizeof(*cache->heads));
-	for (unsigned level = 0; level < cache->level_count; level++)
-		memset(cache->levels[level], 0,
-		       cache->level_words[level] * sizeof(**cache->levels));
+	for (unsigned level = 0; level < cache->idle.level_count; level++)
+		memset(cache->idle.levels[level], 0,
+		       cache->idle.level_words[level] * sizeof(uint64_t));
 	memset(index->buckets, 0, sizeof(index->buckets));
 	memset(index->bucket_bits, 0, sizeof(index->bucket_bits));
 	memset(index->bucket_groups, 0, sizeof(index->bucket_groups));

@@ -62,6 +62,8 @@ static void list_append(struct rung__cache_window *window, struct rung__cache_ba
 	uint32_t link = batch_link(window, batch);
 
 	batch->listed = true;
+	window->listed_count++;
+	window->listed_rows += batch->row_count;
 	batch->older = window->newest;
 	batch->newer = 0;
 	if (window->newest)
@@ -74,6 +76,8 @@ static void list_append(struct rung__cache_window *window, struct rung__cache_ba
 static void list_remove(struct rung__cache_window *window, struct rung__cache_batch *batch)
 {
 	batch->listed = false;
+	window->listed_count--;
+	window->listed_rows -= batch->row_count;
 	if (batch->newer)
 		batch_at(window, batch->newer)->older = batch->older;
 	else
@@ -191,8 +195,11 @@ static void enter_row(struct rung__cache *cache, struct rung__cache_batch *batch
 		batch->first = link;
 	batch->last = link;
 	batch->use_count++;
-	if (!rung__cache_uses_insert(window, link) || !cache->locked)
-		return; /* the frame, if any, has an earlier use, or cannot be updated now */
+	if (!rung__cache_uses_insert(window, link))
+		return;
+	rung__cache_map_set(&window->wanted, row);
+	if (!cache->locked)
+		return; /* the frame, if any, cannot be updated now */
 	frame_link = rung__cache_frames_find(cache, row);
 	frame = rung__cache_frame_at(cache, frame_link);
 	if (frame && rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_FILLED &&
@@ -224,6 +231,17 @@ static void enter(struct rung__cache *cache, struct rung__cache_batch *batch, co
 
 /* ---- removing a batch ---- */
 
+/* Remove a row from the map of wanted ones if it has no use left. @return its next use, or 0 */
+static uint32_t note_unwanted(const struct rung__cache_window *window, const uint32_t *from,
+                              uint64_t row)
+{
+	const uint32_t time = rung__cache_uses_time(window, from, row);
+
+	if (time == 0)
+		rung__cache_map_clear(&window->wanted, row);
+	return time;
+}
+
 /* Remove a use that will not happen. The next use of its frame becomes the row's next known use, or
  * 0. */
 static void forget_use(struct rung__cache *cache, struct rung__cache_use *use)
@@ -234,6 +252,7 @@ static void forget_use(struct rung__cache *cache, struct rung__cache_use *use)
 	bool first = *from && rung__cache_use_at(window, *from) == use;
 
 	rung__cache_uses_remove(window, from, use->batch);
+	note_unwanted(window, from, use->row);
 	if (!first || !cache->locked)
 		return;
 	link = rung__cache_frames_find(cache, use->row);
@@ -349,6 +368,7 @@ void rung__cache_begin(struct rung__cache *cache, const uint64_t *ranks, uint64_
 	batch = match(window, count, hash);
 	if (batch) {
 		list_remove(window, batch);
+		window->begun_count++;
 		step_clock(cache, batch->time, true);
 		*batch_out = batch->name;
 	} else {
@@ -385,11 +405,11 @@ uint32_t rung__cache_window_remove(struct rung__cache *cache, uint64_t name, uin
 			? rung__cache_uses_remove(window, from, (uint16_t)(batch - window->batches))
 			: NULL;
 
-	if (use) {
-		use->over = 1;
-		batch->use_count--;
-	}
-	return rung__cache_uses_time(window, from, row);
+	if (!use)
+		return rung__cache_uses_time(window, from, row);
+	use->over = 1;
+	batch->use_count--;
+	return note_unwanted(window, from, row);
 }
 
 /* ---- memory ---- */

@@ -127,6 +127,14 @@ struct rung__cache_batch {
 	bool over;          /* it has ended, perhaps before all its rows were added */
 };
 
+/* A set of rows, one bit each. A bit of a higher level represents a word that is not 0. */
+struct rung__cache_map {
+	uint64_t row_count;
+	unsigned level_count;
+	uint64_t level_words[RUNG__CACHE_LEVELS_MAX];
+	uint64_t *levels[RUNG__CACHE_LEVELS_MAX];
+};
+
 /*
  * Only as much memory is touched as the rows that are known at the same time need: uses, heads and
  * batches are used from the front, and the table of heads grows with the uses.
@@ -144,6 +152,11 @@ struct rung__cache_window {
 	uint64_t name_last;
 	uint32_t time_last, time_begun; /* latest time of a known batch, and of one that began */
 	uint32_t unannounced_run;       /* batches begun since the last announced one */
+	/* the rows with uses, in the order of the file; without levels: rows are not read ahead */
+	struct rung__cache_map wanted;
+	uint64_t begun_count; /* announced batches that began */
+	/* batches that are announced and have not begun, and the sum of their rows */
+	uint64_t listed_count, listed_rows;
 };
 
 struct rung__cache {
@@ -156,10 +169,7 @@ struct rung__cache {
 	 * the other half is stored; 0: empty */
 	uint32_t *ghosts;
 	struct rung__cache_frame *frames;
-	unsigned level_count;
-	uint64_t level_words[RUNG__CACHE_LEVELS_MAX];
-	/* the map of idle rows; a bit of a higher level stands for a word that is not 0 */
-	uint64_t *levels[RUNG__CACHE_LEVELS_MAX];
+	struct rung__cache_map idle; /* the rows in idle frames */
 
 	/* acquired before index->lock: the window stays consistent whatever other processes do to
 	 * the index */
@@ -355,11 +365,36 @@ uint32_t rung__cache_frames_coldest(struct rung__cache *cache);
  * or lost. The old lists may be damaged. */
 void rung__cache_frames_rebuild(struct rung__cache *cache, uint32_t living);
 
+/* ---- cache_ahead.c ---- */
+
+/** Free the memory of rung__ahead_open(). */
+void rung__ahead_close(struct rung__cache *cache);
+
+/* ---- cache_map.c ---- */
+
+/** Set the sizes of the levels for row_count rows, at least one. @return bytes of all levels */
+uint64_t rung__cache_map_lay_out(struct rung__cache_map *map, uint64_t row_count);
+/** Set the pointers to the levels, which begin at `base`. */
+void rung__cache_map_place(struct rung__cache_map *map, void *base);
+/** Add or remove a row. @return whether that changed the map; rows beyond row_count do not */
+bool rung__cache_map_set(const struct rung__cache_map *map, uint64_t row);
+bool rung__cache_map_clear(const struct rung__cache_map *map, uint64_t row);
+/** The last row, and the first one from `row` on. @return false: there is none, or the map is
+ * damaged */
+bool rung__cache_map_last(const struct rung__cache_map *map, uint64_t *row_out);
+bool rung__cache_map_next(const struct rung__cache_map *map, uint64_t row, uint64_t *row_out);
+
 /* ---- cache_choose.c ---- */
 
 /** An empty frame for a row whose next use is `next_use` (0: unknown), after an eviction if
  * necessary; 0: the row is not worth a frame, or no frame is available. */
 uint32_t rung__cache_choose(struct rung__cache *cache, uint64_t row, uint32_t next_use);
+
+/** A row that is not cached: choose a frame for it, if it is worth one. @return KEEP or PASS.
+ * Locked, with the index. */
+enum rung__cache_lookup rung__cache_admit(struct rung__cache *cache, uint64_t row,
+                                          uint32_t next_use, uint32_t reader,
+                                          struct rung__cache_slot *slot_out);
 
 /* ---- cache_uses.c: the uses of a row. Locked ---- */
 

@@ -10,18 +10,18 @@
 #include <math.h>
 #include <string.h>
 
+#include "divide/divide.h"
 #include "plan/plan.h"
-#include "plan/predict.h"
-#include "rung/structure.h"
 
 /* ids of rows and blocks that are recorded: more batches hardly change the result */
 #define IDS_MAX     (2u << 20)
 #define BATCHES_MIN 2u /* batches that are recorded even if they exceed that */
 #define GRID        8u /* divisions of the first round, less one */
 #define STEPS       3u /* rounds of half the distance */
-#define CACHE_STEPS 6u
-/* shares of the budget without lists, for the cold-row cache */
-static const double cache_shares[CACHE_STEPS] = { 0, 0.0625, 0.125, 0.25, 0.375, 0.5 };
+#define CACHE_STEPS 7u
+/* shares of the budget without lists, for the cold-row cache, which also holds the rows that are
+ * read ahead */
+static const double cache_shares[CACHE_STEPS] = { 0, 0.0625, 0.125, 0.25, 0.5, 0.75, 0.9 };
 
 /* A division and the reads per batch that it needs. */
 struct split {
@@ -116,26 +116,28 @@ static int try(struct divider *div, uint64_t structure_bytes, double cache_share
 	return rc;
 }
 
-/* The share that the cache of the best division has of the budget without lists. */
-static double best_cache_share(const struct divider *div)
+/* The best cache so far, as a share of what other lists leave of the budget. */
+static double best_cache_share(const struct divider *div, uint64_t structure_bytes)
 {
-	const uint64_t rest = div->host_bytes - div->best.structure_bytes;
+	const uint64_t rest = div->host_bytes - structure_bytes;
 
-	return rest ? (double)div->best.cache_bytes / (double)rest : 0;
+	return rest ? RUNG__MIN((double)div->best.cache_bytes / (double)rest, 1.0) : 0;
 }
 
-/* Search between `least` and `most` bytes of lists, with the cache's share of the best division. */
+/* Search between `least` and `most` bytes of lists, then for the cache, then for lists again. */
 static int search_structure(struct divider *div, uint64_t least, uint64_t most)
 {
-	double cache_share = cache_shares[2];
 	uint64_t step = (most - least) / GRID;
 	int rc = 0;
 
 	for (uint64_t i = step ? 0 : GRID; i <= GRID && rc == 0; i++)
-		rc = try(div, i < GRID ? least + i * step : most, cache_share);
+		rc = try(div, i < GRID ? least + i * step : most, cache_shares[2]);
 	for (uint32_t i = 0; i < CACHE_STEPS && rc == 0 && !div->keeps_cache; i++)
 		rc = try(div, div->best.structure_bytes, cache_shares[i]);
-	cache_share = best_cache_share(div);
+	/* again: a large cache moves the best lists, and windows of whole batches are uneven */
+	for (uint64_t i = step ? 0 : GRID; i <= GRID && rc == 0 && !div->keeps_cache; i++)
+		rc = try(div, i < GRID ? least + i * step : most,
+		         best_cache_share(div, i < GRID ? least + i * step : most));
 	for (uint32_t i = 0; i < STEPS && rc == 0; i++) {
 		const uint64_t middle = div->best.structure_bytes;
 
@@ -143,9 +145,9 @@ static int search_structure(struct divider *div, uint64_t least, uint64_t most)
 		if (step < RUNG__PAGE_BYTES)
 			break;
 		if (middle >= least + step)
-			rc = try(div, middle - step, cache_share);
+			rc = try(div, middle - step, best_cache_share(div, middle - step));
 		if (rc == 0 && middle + step <= most)
-			rc = try(div, middle + step, cache_share);
+			rc = try(div, middle + step, best_cache_share(div, middle + step));
 	}
 	return rc;
 }
@@ -281,23 +283,22 @@ static int marginal(struct divider *div, struct rung_plan_division *out)
 /* ---- sampling ---- */
 
 /* Record batches until enough ids are recorded. */
-static int record(struct divider *div, struct rung__batches *batches)
+static int record(struct rung__recorded *sample, uint64_t ids_max, struct rung__batches *batches)
 {
 	const uint64_t *ranks;
 	uint64_t count;
 	int rc = 0;
 
-	batches->blocks = &div->blocks;
-	while ((div->rows.count + div->blocks.count < IDS_MAX || div->rows.batches < BATCHES_MIN) &&
+	batches->blocks = &sample->blocks;
+	while ((sample->rows.count + sample->blocks.count < ids_max ||
+	        sample->rows.batches < BATCHES_MIN) &&
 	       (rc = rung__batches_next(batches, &ranks, &count)) > 0) {
-		for (uint64_t i = 0; i < count && rc >= 0; i++)
-			rc = rung__record_add(&div->rows, ranks[i]);
-		if (rc >= 0)
-			rc = rung__record_end(&div->rows);
+		rc = rung__record_sorted(&sample->rows, ranks, count);
 		if (rc < 0)
 			return rc;
 	}
-	div->batches = div->rows.batches;
+	sample->per_epoch = batches->per_epoch;
+	sample->hop_count = batches->sampler->hop_count;
 	return rc < 0 ? rc : 0;
 }
 
@@ -354,29 +355,6 @@ static int fix_budgets(struct divider *div)
 	return 0;
 }
 
-/* Sample the batches. Unless the caller has a structure, it exists only during the call. */
-static int sample(struct divider *div, struct rung_sampler_opts *sampler, const uint64_t *seeds,
-                  uint64_t seed_count, uint32_t batch_size, uint32_t batches_max)
-{
-	struct rung_structure *structure = NULL;
-	struct rung__batches batches;
-	int rc = 0, closed;
-
-	if (!sampler->structure) {
-		rc = open_structure(div, &structure);
-		sampler->structure = structure;
-	}
-	if (rc == 0)
-		rc = rung__batches_open(NULL, sampler, seeds, seed_count, batch_size, batches_max,
-		                        &batches);
-	if (rc == 0) {
-		rc = record(div, &batches);
-		rung__batches_close(&batches);
-	}
-	closed = rung_structure_close(structure);
-	return rc < 0 ? rc : closed;
-}
-
 static struct rung_plan_division result(const struct divider *div)
 {
 	return (struct rung_plan_division){
@@ -394,15 +372,11 @@ static struct rung_plan_division result(const struct divider *div)
 }
 
 /* Options with their defaults filled in. */
-static int begin(struct divider *div, const struct rung_plan_opts *opts,
-                 const struct rung_sampler_opts *sampler, struct rung_sampler_opts *sampler_opts)
+static int begin(struct divider *div, const struct rung_plan_opts *opts)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(div->ds);
-	int rc = rung__opts_copy_in(&div->opts, sizeof(div->opts), opts, "rung_plan_opts");
+	const int rc = rung__opts_copy_in(&div->opts, sizeof(div->opts), opts, "rung_plan_opts");
 
-	if (rc == 0)
-		rc = rung__opts_copy_in(sampler_opts, sizeof(*sampler_opts), sampler,
-		                        "rung_sampler_opts");
 	if (rc < 0)
 		return rc;
 	div->lists_bytes = info->edge_count * info->index_bytes;
@@ -410,34 +384,88 @@ static int begin(struct divider *div, const struct rung_plan_opts *opts,
 	rung_profile_assume(&div->assumed);
 	div->forecast_opts.profile = div->opts.profile ? div->opts.profile : &div->assumed;
 	div->forecast_opts.keep_placement = 1;
+	div->forecast_opts.look_ahead = RUNG_LOOK_AHEAD;
+	div->forecast_opts.window = div->opts.window;
 	return fix_budgets(div);
 }
 
-int rung_plan_divide(const struct rung_dataset *ds, const struct rung_plan_opts *opts,
-                     const struct rung_sampler_opts *sampler, const uint64_t *seeds,
-                     uint64_t seed_count, uint32_t batch_size, uint32_t batches_max,
-                     struct rung_plan_division *division_out)
+int rung__sample_batches(const struct rung_dataset *ds, const struct rung_plan_opts *opts,
+                         uint64_t host_bytes, const struct rung_sampler_opts *sampler,
+                         const uint64_t *seeds, uint64_t seed_count, uint32_t batch_size,
+                         uint32_t batches_max, uint64_t ids_max, struct rung__recorded *sample_out)
 {
-	struct rung_plan_division division;
+	struct divider div = { .ds = ds, .opts = RUNG_PLAN_OPTS_INIT };
+	struct rung_sampler_opts sampler_opts = RUNG_SAMPLER_OPTS_INIT;
+	struct rung_structure *structure = NULL;
+	struct rung__batches batches;
+	int rc = begin(&div, opts), closed;
+
+	if (rc == 0)
+		rc = rung__opts_copy_in(&sampler_opts, sizeof(sampler_opts), sampler,
+		                        "rung_sampler_opts");
+	div.host_bytes = RUNG__MIN(div.host_bytes, host_bytes);
+	if (rc == 0 && !sampler_opts.structure) {
+		rc = open_structure(&div, &structure);
+		if (rc == RUNG_E_INVAL && rung_last_error_min_bytes() > 0)
+			rc = fail_budget(&div);
+		sampler_opts.structure = structure;
+	}
+	if (rc == 0)
+		rc = rung__batches_open(NULL, &sampler_opts, seeds, seed_count, batch_size,
+		                        batches_max, &batches);
+	if (rc == 0) {
+		rc = record(sample_out, ids_max, &batches);
+		rung__batches_close(&batches);
+	}
+	/* unless it is the caller's, it exists only during the call */
+	closed = rung_structure_close(structure);
+	return rc < 0 ? rc : closed;
+}
+
+void rung__sample_fini(struct rung__recorded *sample)
+{
+	rung__record_fini(&sample->rows);
+	rung__record_fini(&sample->blocks);
+}
+
+/* The first batches of a sample, as rung_plan_divide() samples them. */
+static void use_sample(struct divider *div, const struct rung__recorded *sample)
+{
+	const uint64_t *row_ends = sample->rows.ends, *block_ends = sample->blocks.ends;
+	const uint32_t hops = sample->blocks.batches ? sample->hop_count : 0;
+	uint64_t used = 0, ids = 0;
+
+	while (used < sample->rows.batches && (ids < IDS_MAX || used < BATCHES_MIN)) {
+		used++;
+		ids = row_ends[used - 1] + (hops ? block_ends[used * hops - 1] : 0);
+	}
+	div->batches = used;
+	div->rows = rung__record_first(&sample->rows, used);
+	div->blocks = rung__record_first(&sample->blocks, used * hops);
+}
+
+int rung__divide_sample(const struct rung_dataset *ds, const struct rung_plan_opts *opts,
+                        const struct rung__recorded *sample,
+                        struct rung_plan_division *division_out)
+{
 	struct divider div = { .ds = ds,
 		               .opts = RUNG_PLAN_OPTS_INIT,
 		               .forecast_opts = RUNG_FORECAST_OPTS_INIT };
-	struct rung_sampler_opts sampler_opts = RUNG_SAMPLER_OPTS_INIT;
-	int rc = begin(&div, opts, sampler, &sampler_opts);
+	struct rung_plan_division division;
+	int rc = begin(&div, opts);
 
-	if (rc == 0 && div.host_bytes == RUNG_BYTES_MAX) {
+	if (rc < 0)
+		return rc;
+	if (div.host_bytes == RUNG_BYTES_MAX) {
 		/* everything is in memory, unless the caller limits the lists */
 		div.best.structure_bytes =
 			div.keeps_structure ? div.opts.structure_bytes : RUNG_BYTES_MAX;
 		div.best.cache_bytes = div.kept_cache;
-		division = result(&div);
-		return rung__opts_copy_out(division_out, &division, sizeof(division),
-		                           "rung_plan_division");
+		*division_out = result(&div);
+		return 0;
 	}
-	if (rc == 0)
-		rc = sample(&div, &sampler_opts, seeds, seed_count, batch_size, batches_max);
-	if (rc == 0)
-		rc = search(&div);
+	use_sample(&div, sample);
+	rc = search(&div);
 	if (rc == 0)
 		rc = use_rest(&div);
 	if ((rc == 0 && isinf(total(&div.best))) ||
@@ -446,8 +474,26 @@ int rung_plan_divide(const struct rung_dataset *ds, const struct rung_plan_opts 
 	division = result(&div);
 	if (rc == 0)
 		rc = marginal(&div, &division);
-	rung__record_fini(&div.rows);
-	rung__record_fini(&div.blocks);
+	if (rc == 0)
+		*division_out = division;
+	return rc;
+}
+
+int rung_plan_divide(const struct rung_dataset *ds, const struct rung_plan_opts *opts,
+                     const struct rung_sampler_opts *sampler, const uint64_t *seeds,
+                     uint64_t seed_count, uint32_t batch_size, uint32_t batches_max,
+                     struct rung_plan_division *division_out)
+{
+	struct rung_plan_division division;
+	struct rung__recorded sample = { .per_epoch = 0 };
+	int rc = 0;
+
+	if (!opts || opts->host_bytes != RUNG_BYTES_MAX)
+		rc = rung__sample_batches(ds, opts, RUNG_BYTES_MAX, sampler, seeds, seed_count,
+		                          batch_size, batches_max, IDS_MAX, &sample);
+	if (rc == 0)
+		rc = rung__divide_sample(ds, opts, &sample, &division);
+	rung__sample_fini(&sample);
 	return rc < 0 ? rc
 	              : rung__opts_copy_out(division_out, &division, sizeof(division),
 	                                    "rung_plan_division");

@@ -4,8 +4,8 @@
  *
  * It is bound by memory: rows are at random positions, so each begins with cache misses, and the
  * copy reads and writes row_bytes. The loop prefetches the lines of a later row while it copies the
- * present one, and uses streaming stores for outputs that are too large for the caches. One loop is
- * compiled for each width of ids and map and each way of copying.
+ * present one, and uses streaming stores for outputs that are too large for the caches (copy.h).
+ * One loop is compiled for each width of ids and map and each way of copying.
  */
 #include <string.h>
 
@@ -19,11 +19,9 @@
  * When rows are copied in blocks, each block prefetches one block of a later row into the
  * second-level cache, where pending lines do not use up the few fill buffers of the first level.
  * Measured: 1.2 to 2 times as fast as 16 rows into the first level, with and without streaming
- * stores (gather_hits.py; rung bench --host max --ids uniform --batch 256 to 4096); distances of 4
- * to 32 KiB perform alike.
+ * stores (gather_hits.py; rung bench --host max --ids uniform --batch 256 to 4096). The caches
+ * decide the distance (copy.h).
  */
-#define AHEAD_BYTES    8192u
-#define AHEAD_MAX      32u  /* rows */
 #define PREFETCH_BYTES 512u /* first bytes of a row; the hardware prefetcher continues after them */
 #define LINE_BYTES     64u
 
@@ -122,15 +120,12 @@ __attribute__((always_inline)) static inline void copy_row(enum way way, unsigne
  * combination. */
 __attribute__((always_inline)) static inline int gather_loop(
 	const struct rung__gather *gather, const struct rung_ids *list, enum way way,
-	struct rung__misses *misses, enum rung_dtype dtype, enum map_kind map)
+	uint64_t ahead, struct rung__misses *misses, enum rung_dtype dtype, enum map_kind map)
 {
 	/* local copies, which the written rows cannot alias, so they are not loaded again */
 	const struct rung__gather g = *gather;
 	const struct rung__view view = *g.view;
 	const struct rung_ids ids = *list;
-	const uint64_t ahead =
-		way == PLAIN ? AHEAD
-			     : RUNG__MAX(RUNG__MIN(AHEAD_BYTES / g.row_bytes, AHEAD_MAX), 1u);
 	uint64_t missed = 0;
 
 	for (uint64_t i = 0; i < ids.count; i++) {
@@ -165,24 +160,24 @@ __attribute__((always_inline)) static inline int gather_loop(
 	return 0;
 }
 
-#define LOOPS(g, ids, way, misses, dtype)                                                          \
-	((g)->rank_of_vertex == NULL ? gather_loop(g, ids, way, misses, dtype, MAP_NONE)           \
-	 : (g)->map_bytes == 4       ? gather_loop(g, ids, way, misses, dtype, MAP_32)             \
-	                             : gather_loop(g, ids, way, misses, dtype, MAP_64))
+#define LOOPS(g, ids, way, ahead, misses, dtype)                                                   \
+	((g)->rank_of_vertex == NULL ? gather_loop(g, ids, way, ahead, misses, dtype, MAP_NONE)    \
+	 : (g)->map_bytes == 4       ? gather_loop(g, ids, way, ahead, misses, dtype, MAP_32)      \
+	                             : gather_loop(g, ids, way, ahead, misses, dtype, MAP_64))
 
 __attribute__((always_inline)) static inline int gather_ids(const struct rung__gather *g,
                                                             const struct rung_ids *ids,
-                                                            enum way way,
+                                                            enum way way, uint64_t ahead,
                                                             struct rung__misses *misses)
 {
 	switch (ids->dtype) {
 	case RUNG_I32:
-		return LOOPS(g, ids, way, misses, RUNG_I32);
+		return LOOPS(g, ids, way, ahead, misses, RUNG_I32);
 	case RUNG_U32:
-		return LOOPS(g, ids, way, misses, RUNG_U32);
+		return LOOPS(g, ids, way, ahead, misses, RUNG_U32);
 	case RUNG_I64: /* a negative id is out of range as an unsigned one */
 	case RUNG_U64:
-		return LOOPS(g, ids, way, misses, RUNG_U64);
+		return LOOPS(g, ids, way, ahead, misses, RUNG_U64);
 	default:
 		return rung__fail(RUNG_E_INVAL,
 		                  "gather: ids have dtype %s; use i32, u32, i64 or u64",
@@ -192,17 +187,18 @@ __attribute__((always_inline)) static inline int gather_ids(const struct rung__g
 
 #if RUNG__HAVE_STREAM
 __attribute__((target("avx"))) static int gather_blocks(const struct rung__gather *g,
-                                                        const struct rung_ids *ids,
+                                                        const struct rung_ids *ids, uint64_t ahead,
                                                         struct rung__misses *misses)
 {
-	return gather_ids(g, ids, BLOCKS, misses);
+	return gather_ids(g, ids, BLOCKS, ahead, misses);
 }
 
 __attribute__((target("avx"))) static int gather_streamed(const struct rung__gather *g,
                                                           const struct rung_ids *ids,
+                                                          uint64_t ahead,
                                                           struct rung__misses *misses)
 {
-	int rc = gather_ids(g, ids, STREAMED, misses);
+	int rc = gather_ids(g, ids, STREAMED, ahead, misses);
 
 	/* must come before the caller, or a thread that it wakes, reads the rows */
 	rung__copy_fence();
@@ -215,11 +211,14 @@ int rung__gather_run(const struct rung__gather *g, const struct rung_ids *ids,
 {
 #if RUNG__HAVE_STREAM
 	if (g->row_bytes >= RUNG__COPY_BLOCK && __builtin_cpu_supports("avx")) {
-		const bool streams =
-			rung__streams(g->out, g->out_stride, ids->count * g->row_bytes);
+		const struct rung__copy_choice choice =
+			rung__copy_choose(&rung__caches, ids->count * g->row_bytes,
+		                          g->view->row_count * g->view->stride, g->row_bytes);
 
-		return streams ? gather_streamed(g, ids, misses) : gather_blocks(g, ids, misses);
+		if (choice.streams && rung__can_stream(g->out, g->out_stride))
+			return gather_streamed(g, ids, choice.ahead_rows, misses);
+		return gather_blocks(g, ids, choice.ahead_rows, misses);
 	}
 #endif
-	return gather_ids(g, ids, PLAIN, misses);
+	return gather_ids(g, ids, PLAIN, AHEAD, misses);
 }

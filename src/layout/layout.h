@@ -51,7 +51,7 @@ static inline uint64_t rung__row_file(const struct rung__layout *layout, uint64_
 	return layout->file_count == 1 ? 0 : rank / layout->block_rows % layout->file_count;
 }
 
-/** The offset of the row in that file. */
+/** The offset of the row in its file. */
 static inline uint64_t rung__row_offset(const struct rung__layout *layout, uint64_t rank)
 {
 	if (layout->vertex_of_rank)
@@ -60,6 +60,39 @@ static inline uint64_t rung__row_offset(const struct rung__layout *layout, uint6
 		rank = rank / layout->block_rows / layout->file_count * layout->block_rows +
 		       rank % layout->block_rows;
 	return layout->data_offset + rank * layout->row_stride;
+}
+
+/* Blocks of a file that are dealt to its refill threads: at most 1 MiB, which is 16 long reads,
+ * since rows of two blocks share no read; at least the longest read, 128 KiB. */
+#define RUNG__DEAL_SHIFT_MAX 20u
+#define RUNG__DEAL_SHIFT_MIN 17u
+
+/** Several refill threads per file: log2 of the bytes of a block of a file. */
+static inline unsigned rung__deal_shift(uint64_t file_bytes, uint32_t threads)
+{
+	unsigned shift = RUNG__DEAL_SHIFT_MAX;
+
+	/* a small file has several blocks for each thread, too */
+	while (shift > RUNG__DEAL_SHIFT_MIN && file_bytes >> shift < 8ull * threads)
+		shift--;
+	return shift;
+}
+
+/**
+ * The refill thread that reads a rank's row. Blocks of a file are dealt to its threads round robin:
+ * rows that are near each other in the file, which can share a read, have the same thread.
+ * @param threads  refill threads per file
+ */
+static inline uint64_t rung__row_refill(const struct rung__layout *layout, uint32_t threads,
+                                        uint64_t rank)
+{
+	const uint64_t file = rung__row_file(layout, rank);
+	const uint64_t block =
+		threads == 1 ? 0
+			     : rung__row_offset(layout, rank) >>
+				       rung__deal_shift(layout->file_bytes[file], threads);
+
+	return file * threads + block % threads;
 }
 
 /** The number of rows from a rank on, at most `count`, that are contiguous in the file: those up to

@@ -13,13 +13,12 @@
 
 #define BATCH_SIZE_DEFAULT 1024u
 /* batches: enough for the cache to know the next uses (rung_prefetch()); a few tens of MiB */
-#define AHEAD_DEFAULT       16u
 #define GATHERS_DEFAULT     2u /* batches: one complete, one in flight */
 #define THREADS_DEFAULT_MAX 8u
 /* With a GPU sampler each batch has memory for the largest possible batch, so only a few are
  * sampled ahead. Two threads are enough: the GPU samples one batch while the host launches the
  * kernels of the other. */
-#define AHEAD_DEFAULT_GPU   2u
+#define AHEAD_GPU           2u
 #define THREADS_DEFAULT_GPU 2u
 
 /* ---- options ---- */
@@ -89,7 +88,7 @@ static int copy_opts(const struct rung_store *store, const struct rung_csc *csc,
 	default_graph(store, csc, opts);
 	opts->batch_size = opts->batch_size ? opts->batch_size : BATCH_SIZE_DEFAULT;
 	if (opts->look_ahead == 0)
-		opts->look_ahead = opts->gpu_sampler ? AHEAD_DEFAULT_GPU : AHEAD_DEFAULT;
+		opts->look_ahead = opts->gpu_sampler ? AHEAD_GPU : RUNG_LOOK_AHEAD;
 	opts->gathers = opts->gathers ? opts->gathers : RUNG__MIN(GATHERS_DEFAULT, gathers_max);
 	if (opts->threads == 0)
 		opts->threads = opts->gpu_sampler ? THREADS_DEFAULT_GPU : threads_default(opts);

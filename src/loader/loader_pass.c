@@ -131,9 +131,12 @@ static void await_slot(struct rung_loader *loader, const struct rung__feed_slot 
 {
 	while (slot->state != RUNG__FEED_READY) {
 		const bool sampled = slot->state == RUNG__FEED_SAMPLED;
+		const enum rung__wait kind = sampled ? RUNG__WAIT_ROWS : RUNG__WAIT_SAMPLE;
 		const uint64_t begin_ns = rung__now_ns();
 
+		rung__watch_wait_begin(loader->store->watch, kind);
 		pthread_cond_wait(&loader->moved, &loader->lock);
+		rung__watch_wait_end(loader->store->watch, kind);
 		*(sampled ? &loader->counters.wait_rows_ns : &loader->counters.wait_sample_ns) +=
 			rung__now_ns() - begin_ns;
 	}
@@ -152,6 +155,7 @@ static int await_rows(struct rung_loader *loader, struct rung__feed_batch *batch
 	pthread_mutex_unlock(&loader->lock);
 	begin_ns = rung__now_ns();
 	rc = rung_request_wait(batch->handed.request, -1);
+	batch->handed.times.rows_ns = batch->handed.request->done_ns;
 	rung_request_put(batch->handed.request);
 	batch->handed.request = NULL;
 	begin_ns = rung__now_ns() - begin_ns;

@@ -158,7 +158,7 @@ static void sample_next(struct rung__feed_worker *worker)
 	const uint64_t idx = loader->claimed++;
 	struct rung__feed_slot *slot = rung__feed_slot(loader, idx);
 	struct rung__feed_batch *batch = NULL;
-	uint64_t begin_ns;
+	uint64_t begin_ns, end_ns;
 	int rc;
 
 	loader->sampling++;
@@ -167,9 +167,13 @@ static void sample_next(struct rung__feed_worker *worker)
 	rc = rung__feed_acquire_batch(loader, &batch);
 	if (rc == 0)
 		rc = sample(worker, idx, batch);
-	begin_ns = rung__now_ns() - begin_ns;
+	end_ns = rung__now_ns();
+	if (rc == 0) {
+		batch->handed.times.sample_begin_ns = begin_ns;
+		batch->handed.times.sample_end_ns = end_ns;
+	}
 	pthread_mutex_lock(&loader->lock);
-	loader->counters.sample_ns += begin_ns;
+	loader->counters.sample_ns += end_ns - begin_ns;
 	if (rc == 0)
 		loader->rank_count_max =
 			RUNG__MAX(loader->rank_count_max, batch->handed.rank_count);
@@ -250,23 +254,26 @@ static int gather(struct rung_loader *loader, struct rung__feed_batch *batch)
 static void submit_next(struct rung_loader *loader)
 {
 	struct rung__feed_slot *slot = rung__feed_slot(loader, loader->submitted);
-	uint64_t begin_ns;
 	int rc = slot->failure.rc;
 
 	if (rc == 0) {
 		struct rung__feed_batch *batch = slot->batch;
+		struct rung_loader_times *times = &batch->handed.times;
 
 		pthread_mutex_unlock(&loader->lock);
-		begin_ns = rung__now_ns();
+		times->gather_begin_ns = rung__now_ns();
 		rc = gather(loader, batch);
 		/* The announcement ends with the gather that it was for. Without a gather it must
 		 * be withdrawn, or its rows would occupy the cache. */
 		if (rc < 0)
 			rung__prefetch_undo(loader->store, batch->names, batch->name_count);
 		batch->name_count = 0;
-		begin_ns = rung__now_ns() - begin_ns;
+		times->gather_end_ns = rung__now_ns();
+		/* without a request the rows are complete */
+		if (!loader->store->device && !batch->handed.request)
+			times->rows_ns = times->gather_end_ns;
 		pthread_mutex_lock(&loader->lock);
-		loader->counters.gather_ns += begin_ns;
+		loader->counters.gather_ns += times->gather_end_ns - times->gather_begin_ns;
 		rung__failure_keep(&slot->failure, rc);
 	}
 	assert(slot->state == RUNG__FEED_SAMPLED &&
@@ -300,15 +307,19 @@ static int announce(struct rung_loader *loader, struct rung__feed_batch *batch)
 static void announce_next(struct rung_loader *loader)
 {
 	struct rung__feed_batch *batch = rung__feed_slot(loader, loader->announced)->batch;
-	uint64_t begin_ns;
+	uint64_t begin_ns, end_ns;
 	int rc;
 
 	pthread_mutex_unlock(&loader->lock);
 	begin_ns = rung__now_ns();
 	rc = announce(loader, batch);
-	begin_ns = rung__now_ns() - begin_ns;
+	end_ns = rung__now_ns();
+	if (rc == 0) {
+		batch->handed.times.announce_begin_ns = begin_ns;
+		batch->handed.times.announce_end_ns = end_ns;
+	}
 	pthread_mutex_lock(&loader->lock);
-	loader->counters.announce_ns += begin_ns;
+	loader->counters.announce_ns += end_ns - begin_ns;
 	loader->refused = rc == RUNG_E_AGAIN;
 	loader->counters.announce_refused += loader->refused;
 	loader->counters.announced += rc == 0;

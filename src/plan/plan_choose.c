@@ -24,7 +24,12 @@
 #include "plan/profile_rates.h"
 #include "rung/store.h"
 
-#define NEARLY 0.95 /* this share of the highest rate counts as reaching it */
+#define RATE_BYTES 32
+#define NEARLY     0.95 /* this share of the highest rate counts as reaching it */
+/* reads per second of a refill thread, with the driver's work for them, which is most of it; rung's
+ * own work would permit several times as many (bench/null_device) */
+#define READS_PER_THREAD   300000.0
+#define REFILL_THREADS_MAX 8u
 /* the same limit as in io/engine/merge_gap.c, which measures the gap at open */
 #define GAP_BYTES_MAX 65536u
 
@@ -82,6 +87,24 @@ static void choose_drives(const struct rung_plan *plan, const struct rung_profil
 	}
 }
 
+/* Text of a rate with three digits: "812", "59.1 k", "3.10 M". */
+static const char *rate_text(char text[RATE_BYTES], double rate)
+{
+	static const char *const units[] = { "", " k", " M", " G", " T" };
+	unsigned unit = 0;
+
+	/* a little below 1000, which would be printed with four digits */
+	for (; rate >= 999.5 && unit + 1 < RUNG__ARRAY_LEN(units); unit++)
+		rate /= 1000;
+	snprintf(text, RATE_BYTES,
+	         unit == 0      ? "%.0f%s"
+	         : rate < 9.995 ? "%.2f%s"
+	         : rate < 99.95 ? "%.1f%s"
+	                        : "%.0f%s",
+	         rate, units[unit]);
+	return text;
+}
+
 /* ---- reads in flight ---- */
 
 /*
@@ -109,6 +132,7 @@ static void choose_depth(const struct rung_plan *plan, const struct rung_profile
 	for (uint32_t file = 0; file < plan->file_count; file++) {
 		const struct rung__drive_reads reads =
 			rung__drive_reads(profile, tuning->drive_idx[file]);
+		char text[RATE_BYTES], most_text[RATE_BYTES];
 		double most, rate;
 		const uint32_t depth = knee(&reads, read_bytes, &most);
 
@@ -117,11 +141,37 @@ static void choose_depth(const struct rung_plan *plan, const struct rung_profile
 		rate = 1e9 / rung__read_ns(&reads, depth, read_bytes);
 		tuning->queue_depth = depth;
 		snprintf(tuning->queue_depth_why, RUNG_WHY_BYTES,
-		         "%.4g reads of %" PRIu64
-		         " bytes a second, each of which takes %.4g us; with more reads in "
-		         "flight at most %.4g a second",
-		         rate, read_bytes, depth / rate * 1e6, most);
+		         "%s reads/s of %" PRIu64
+		         " bytes, each of which takes %.3g us; with more in flight at most %s "
+		         "reads/s",
+		         rate_text(text, rate), read_bytes, depth / rate * 1e6,
+		         rate_text(most_text, most));
 	}
+}
+
+/* ---- threads that read ---- */
+
+/* One number for all files: that of the fastest drive. */
+static void choose_refill_threads(const struct rung_plan *plan, const struct rung_profile *profile,
+                                  uint64_t read_bytes, struct rung_tuning *tuning)
+{
+	double rate = 0;
+	char text[RATE_BYTES], thread_text[RATE_BYTES];
+
+	for (uint32_t file = 0; file < plan->file_count; file++) {
+		const struct rung__drive_reads reads =
+			rung__drive_reads(profile, tuning->drive_idx[file]);
+
+		rate = RUNG__MAX(rate,
+		                 1e9 / rung__read_ns(&reads, tuning->queue_depth, read_bytes));
+	}
+	tuning->refill_threads = 1;
+	while (tuning->refill_threads < REFILL_THREADS_MAX &&
+	       rate > tuning->refill_threads * READS_PER_THREAD)
+		tuning->refill_threads++;
+	snprintf(tuning->refill_threads_why, RUNG_WHY_BYTES,
+	         "the drive completes %s reads/s, a refill thread up to %s", rate_text(text, rate),
+	         rate_text(thread_text, READS_PER_THREAD));
 }
 
 /* ---- bytes that a read skips ---- */
@@ -171,6 +221,7 @@ static uint32_t threads_of(const struct rung_profile *profile, uint32_t node, ui
 	const double one = rung__row_ns(profile, RUNG__CORES_ONE, node, node, row_bytes),
 		     all = rung__row_ns(profile, RUNG__CORES_ALL, node, node, row_bytes);
 	const uint32_t cores = rung__row_threads(profile, node);
+	char text[RATE_BYTES], all_text[RATE_BYTES];
 	uint32_t threads = 1;
 
 	if (one == 0 || all == 0)
@@ -179,9 +230,10 @@ static uint32_t threads_of(const struct rung_profile *profile, uint32_t node, ui
 		threads++;
 	if (tuning->threads == 0)
 		snprintf(tuning->threads_why, RUNG_WHY_BYTES,
-		         "a core of node %" PRIu32 " copies %.4g rows of %" PRIu64
-		         " bytes a second, its %" PRIu32 " cores %.4g",
-		         node, 1e9 / one, row_bytes, cores, 1e9 / all);
+		         "a core of node %" PRIu32 " copies %s rows/s of %" PRIu64
+		         " bytes, its %" PRIu32 " cores %s",
+		         node, rate_text(text, 1e9 / one), row_bytes, cores,
+		         rate_text(all_text, 1e9 / all));
 	return threads;
 }
 
@@ -233,6 +285,7 @@ void rung__plan_choose(const struct rung_plan *plan, const struct rung_profile *
 	/* the gap needs the depth, and both need the drives */
 	choose_drives(plan, profile, tuning_out);
 	choose_depth(plan, profile, read_bytes, tuning_out);
+	choose_refill_threads(plan, profile, read_bytes, tuning_out);
 	choose_merge_gap(plan, profile, read_bytes, tuning_out);
 }
 

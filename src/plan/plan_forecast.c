@@ -4,8 +4,9 @@
  *
  * While two or more requests are in flight, two resources work at the same time: gather threads
  * copy rows that are in memory and look up the rest, and the drive reads. For a run of batches the
- * longer of the two sums counts. Both are computed batch by batch from the rows themselves. Without
- * announcements the cold-row cache keeps the rows of the next batch, which is in flight, and in the
+ * longer of the two sums counts. Both are computed batch by batch from the rows themselves. With
+ * announced batches the store's cache decides which rows are kept and which are read ahead. Without
+ * announcements it keeps the rows of the next batch, which is in flight, and in the
  * remaining frames the hottest ranks after those of the host tier, from their first read on. Rows
  * that share a read are found by the store's own rule. The time of a read of b bytes is
  * interpolated between measured sizes of its drive, at the depth that the slots allow. The cost of
@@ -18,45 +19,14 @@
  */
 #include <string.h>
 
-#include "plan/plan.h"
-#include "plan/profile_rates.h"
-#include "sort/radix.h"
+#include "plan/forecast.h"
+#include "plan/record.h"
 #include "rung/store.h"
-
-/* work of a gather thread for a row that is not in memory: look up, sort, hand over */
-#define MISS_NS 60.0
-#define ID_NS   4.0 /* work for every row, in addition to copying it */
-
-struct forecast {
-	struct rung_plan *plan;
-	struct rung_forecast_opts opts;
-	struct rung__read_rule rule; /* which rows share a read, as in the store */
-	uint64_t frames, cold_first; /* of the cache; first rank of the NVMe tier */
-	/* [frames] by rank, from cold_first on: whether the row was read */
-	unsigned char *seen;
-	uint64_t rows_max; /* rows of the largest batch so far: size of the lists */
-	/* [rows_max] cold: the cold ranks of a batch, ascending, each once; tmp: scratch of the
-	 * sort, then the positions of the rows to be read */
-	uint64_t *cold, *tmp;
-	uint64_t *before; /* [before_count] ranks of the previous batch */
-	uint64_t before_count;
-	/* placements of rows in host memory that are compared; without a choice only the first is
-	 * used */
-	struct rung__interleave interleavings[2];
-	uint32_t interleaving_count;
-	/* work other than copying, of all gather threads or, with a GPU, of the thread that handles
-	 * cold rows */
-	double cpu_ns;
-	double gpu_ns, peer_ns, link_ns;                  /* per row, on a GPU */
-	struct rung__drive_reads drives[RUNG__FILES_MAX]; /* by file */
-	double nvme_ns[RUNG__FILES_MAX];                  /* by file, sum of the reads so far */
-	struct rung_forecast *out;
-};
 
 const char *rung_bound_name(enum rung_bound bound)
 {
-	static const char *const names[] = { [RUNG_BOUND_MEMORY] = "host memory",
-		                             [RUNG_BOUND_NVME] = "nvme",
+	static const char *const names[] = { [RUNG_BOUND_MEMORY] = "memory",
+		                             [RUNG_BOUND_NVME] = "drive",
 		                             [RUNG_BOUND_GPU] = "gpu memory",
 		                             [RUNG_BOUND_PEER] = "peers",
 		                             [RUNG_BOUND_LINK] = "link" };
@@ -78,189 +48,9 @@ const char *rung_assumed_name(enum rung_assumed assumed)
 	}
 }
 
-/* ---- a batch ---- */
-
-/* Offset of a row as if all rows were in one file: only distances and alignment matter. */
-static uint64_t offset_of(const struct forecast *f, uint64_t rank)
-{
-	return f->plan->data_offset + rank * f->plan->row_stride;
-}
-
-/* Add the time of a read to that of the file's drive. The read has the bytes [begin, end), and its
- * first row is `rank`. */
-static void add_read(struct forecast *f, uint64_t rank, uint64_t begin, uint64_t end)
-{
-	const struct rung_plan *plan = f->plan;
-	const uint64_t file = plan->file_count > 1 ? rank / plan->block_rows % plan->file_count : 0;
-	const uint64_t align = f->rule.align;
-	const uint64_t bytes = rung__align_up(end, align) - rung__align_down(begin, align);
-
-	f->out->reads++;
-	f->out->read_bytes += (double)bytes;
-	f->nvme_ns[file] += rung__read_ns(&f->drives[file], f->out->queue_depth, bytes);
-}
-
-/* Add the reads of the positions in tmp, which are ascending. All rows count as if in one file:
- * with several files, blocks are so large that the distances are nearly the same. */
-static void add_reads(struct forecast *f, uint64_t count)
-{
-	uint64_t first, begin, end;
-
-	for (uint64_t i = 0; i < count;) {
-		first = f->tmp[i];
-		begin = offset_of(f, first);
-		end = begin + f->plan->row_bytes;
-		for (i++; i < count; i++) {
-			const uint64_t next = offset_of(f, f->tmp[i]);
-
-			if (!rung__row_joins(&f->rule, begin, end, next))
-				break;
-			end = next + f->plan->row_bytes;
-		}
-		add_read(f, first, begin, end);
-	}
-}
-
-/* Position of a rank's row. Rows staged in place are stored by vertex, and the plan has no map, so
- * any position represents a rank equally well. */
-static uint64_t position_of(const struct forecast *f, uint64_t rank)
-{
-	return f->plan->vertices_bytes ? rung__mix64(rank) % f->plan->vertex_count : rank;
-}
-
-static uint64_t each_once(uint64_t *ranks, uint64_t count)
-{
-	uint64_t kept = 0;
-
-	for (uint64_t i = 0; i < count; i++) {
-		if (kept == 0 || ranks[kept - 1] != ranks[i])
-			ranks[kept++] = ranks[i];
-	}
-	return kept;
-}
-
-/* Cold rows that this batch and the previous one share: both lists are ascending. */
-static uint64_t count_common(const struct forecast *f, uint64_t count)
-{
-	uint64_t common = 0;
-
-	for (uint64_t i = 0, at = 0; i < count; i++) {
-		while (at < f->before_count && f->before[at] < f->cold[i])
-			at++;
-		common += at < f->before_count && f->before[at] == f->cold[i];
-	}
-	return common;
-}
-
-/*
- * Select the cold rows to be read: their positions go to tmp. Rows of the previous batch are in
- * flight and stay cached; the remaining frames hold the hottest cold ranks.
- * @return their number
- */
-static uint64_t count_misses(struct forecast *f, uint64_t count)
-{
-	uint64_t free_frames = f->frames,
-		 spare = free_frames - RUNG__MIN(free_frames, count_common(f, count)), misses = 0;
-
-	for (uint64_t i = 0, at = 0; i < count; i++) {
-		const uint64_t rank = f->cold[i], hot = rank - f->cold_first;
-		bool hit = hot < spare && f->seen[hot];
-
-		if (hot < f->frames)
-			f->seen[hot] = 1;
-		while (at < f->before_count && f->before[at] < rank)
-			at++;
-		if (!hit && free_frames > 0 && at < f->before_count && f->before[at] == rank) {
-			hit = true;
-			free_frames--;
-		}
-		if (hit)
-			f->out->cache_hits++;
-		else
-			f->tmp[misses++] = position_of(f, rank);
-	}
-	return misses;
-}
-
-static void add_hit(struct forecast *f, uint64_t rank)
-{
-	const uint64_t at =
-		(rank - f->plan->tiers[RUNG__TIER_HOST].rank_first) * f->plan->row_stride;
-
-	for (uint32_t s = 0; s < f->interleaving_count; s++)
-		f->interleavings[s].hits[rung__placement_at(&f->interleavings[s].placement, at)]++;
-}
-
-/* Whether an interleaved row is in the memory of the gathering GPU itself. That GPU may be listed
- * several times. */
-static bool is_own(const struct rung_plan *plan, uint64_t rank)
-{
-	const uint64_t row = rank - plan->tiers[RUNG__TIER_PEER].rank_first;
-
-	return plan->device.gpus[row % plan->device.gpu_count] == plan->device.gpus[0];
-}
-
-/* Add the time of the GPU's reads for a batch, whose ranks were checked. */
-static void add_gpu(struct forecast *f, const uint64_t *ranks, uint64_t count)
-{
-	const struct rung_plan_tier *gpu = &f->plan->tiers[RUNG__TIER_GPU],
-				    *peer = &f->plan->tiers[RUNG__TIER_PEER];
-	uint64_t own = 0, others = 0;
-
-	for (uint64_t i = 0; i < count; i++) {
-		const bool in_peer = ranks[i] - peer->rank_first < peer->row_count;
-		const bool is_here = ranks[i] - gpu->rank_first < gpu->row_count ||
-		                     (in_peer && is_own(f->plan, ranks[i]));
-
-		own += is_here;
-		others += in_peer && !is_here;
-	}
-	f->out->gpu_seconds += (double)own * f->gpu_ns * 1e-9;
-	f->out->peer_seconds += (double)others * f->peer_ns * 1e-9;
-	f->out->link_seconds += (double)(count - own - others) * f->link_ns * 1e-9;
-}
-
-static int add_batch(struct forecast *f, const uint64_t *ranks, uint64_t count)
-{
-	const unsigned bits = 64u - (unsigned)__builtin_clzll(f->plan->vertex_count | 1);
-	const bool on_gpu = f->plan->device.device == RUNG_DEVICE_CUDA;
-	uint64_t cold = 0, misses;
-	uint64_t *swap;
-
-	for (uint64_t i = 0; i < count; i++) {
-		if (ranks[i] >= f->plan->vertex_count)
-			return rung__fail(RUNG_E_INVAL,
-			                  "forecast: rank %" PRIu64
-			                  " is out of range; there are %" PRIu64 " vertices",
-			                  ranks[i], f->plan->vertex_count);
-		if (ranks[i] >= f->cold_first)
-			f->cold[cold++] = ranks[i];
-		else if (!on_gpu)
-			add_hit(f, ranks[i]);
-	}
-	if (on_gpu)
-		add_gpu(f, ranks, count);
-	f->cpu_ns += (on_gpu ? 0 : (double)count * ID_NS) + (double)cold * MISS_NS;
-	rung__radix_sort_keys(&f->cold, &f->tmp, cold, bits);
-	cold = each_once(f->cold, cold);
-	misses = count_misses(f, cold);
-	/* the next batch is compared with this one; the list of the batch before becomes scratch */
-	swap = f->before;
-	f->before = f->cold;
-	f->before_count = cold;
-	f->cold = swap;
-	/* positions by vertex are not in the order of the ranks */
-	if (f->plan->vertices_bytes)
-		rung__radix_sort_keys(&f->tmp, &f->cold, misses, bits);
-	add_reads(f, misses);
-	return 0;
-}
-
-/* ---- all of them ---- */
-
 /* Nanoseconds per row from the profile, or else assumed. An assumption is reported only for tiers
  * that have rows. */
-static double gpu_row_ns(struct forecast *f, enum rung_assumed rung, bool has_rows)
+static double gpu_row_ns(struct rung__forecaster *f, enum rung_assumed rung, bool has_rows)
 {
 	const double ns = rung__gpu_row_ns(f->opts.profile, rung, f->plan->row_bytes);
 
@@ -279,7 +69,7 @@ static bool have_others(const struct rung_plan *plan)
 	return false;
 }
 
-static void prepare_gpu(struct forecast *f)
+static void prepare_gpu(struct rung__forecaster *f)
 {
 	const struct rung_plan_tier *tiers = f->plan->tiers;
 	const bool peers = tiers[RUNG__TIER_PEER].row_count > 0;
@@ -292,7 +82,7 @@ static void prepare_gpu(struct forecast *f)
 }
 
 /* The placements to compare, and the number of gather threads. */
-static void prepare_cpu(struct forecast *f)
+static void prepare_cpu(struct rung__forecaster *f)
 {
 	const struct rung_plan *plan = f->plan;
 
@@ -304,7 +94,7 @@ static void prepare_cpu(struct forecast *f)
 	f->interleavings[1].placement = plan->interleavings[1];
 }
 
-static void prepare_reads(struct forecast *f)
+static void prepare_reads(struct rung__forecaster *f)
 {
 	const struct rung_plan *plan = f->plan;
 	const uint32_t gap =
@@ -326,7 +116,7 @@ static void prepare_reads(struct forecast *f)
 	};
 }
 
-static int prepare(struct forecast *f)
+static int prepare(struct rung__forecaster *f)
 {
 	const struct rung_plan *plan = f->plan;
 
@@ -351,29 +141,8 @@ static int prepare(struct forecast *f)
 	return 0;
 }
 
-/* Make the lists large enough for a batch; doubling keeps the number of reallocations small. */
-static int reserve(struct forecast *f, uint64_t rows)
-{
-	uint64_t **lists[] = { &f->cold, &f->tmp, &f->before };
-
-	if (rows <= f->rows_max)
-		return 0;
-	rows = RUNG__MAX(rows, 2 * f->rows_max);
-	for (unsigned i = 0; i < RUNG__ARRAY_LEN(lists); i++) {
-		uint64_t *larger = rung__realloc_array(*lists[i], rows, sizeof(*larger));
-
-		if (!larger)
-			return rung__fail(RUNG_E_NOMEM,
-			                  "forecast: no memory for batches of %" PRIu64 " rows",
-			                  rows);
-		*lists[i] = larger;
-	}
-	f->rows_max = rows;
-	return 0;
-}
-
 /* Reset times and counts after the warm-up batches; the content of the cache stays. */
-static void forget_times(struct forecast *f)
+static void forget_times(struct rung__forecaster *f)
 {
 	f->out->reads = f->out->read_bytes = f->out->cache_hits = 0;
 	f->out->gpu_seconds = f->out->peer_seconds = f->out->link_seconds = 0;
@@ -383,7 +152,7 @@ static void forget_times(struct forecast *f)
 		memset(f->interleavings[s].hits, 0, sizeof(f->interleavings[s].hits));
 }
 
-static int memory_seconds(struct forecast *f)
+static int memory_seconds(struct rung__forecaster *f)
 {
 	const struct rung_tuning *kept = &f->plan->tuning;
 	double ns[2] = { f->cpu_ns, 0 }; /* with a GPU there are no placements to compare */
@@ -426,7 +195,15 @@ static void find_bound(struct rung_forecast *out)
 	}
 }
 
-static int add_batches(struct forecast *f, rung_forecast_next_fn next, void *ctx)
+static int fail_warmup(const struct rung__forecaster *f, uint64_t batches)
+{
+	return rung__fail(RUNG_E_INVAL,
+	                  "forecast: %" PRIu64 " of %" PRIu64
+	                  " batches are for warm-up; leave at least one to measure",
+	                  f->opts.warmup_batches, batches);
+}
+
+static int add_batches(struct rung__forecaster *f, rung_forecast_next_fn next, void *ctx)
 {
 	const uint64_t *ranks;
 	uint64_t batches = 0, count;
@@ -435,26 +212,123 @@ static int add_batches(struct forecast *f, rung_forecast_next_fn next, void *ctx
 	while ((rc = next(ctx, &ranks, &count)) > 0) {
 		if (batches++ == f->opts.warmup_batches)
 			forget_times(f);
-		rc = reserve(f, count);
+		rc = rung__forecast_reserve(f, count);
 		if (rc == 0)
-			rc = add_batch(f, ranks, count);
+			rc = rung__forecast_add(f, ranks, count);
 		if (rc < 0)
 			return rc;
 	}
-	if (rc == 0 && f->opts.warmup_batches && f->opts.warmup_batches >= batches)
-		return rung__fail(RUNG_E_INVAL,
-		                  "forecast: %" PRIu64 " of %" PRIu64
-		                  " batches are for warm-up; leave at least one to measure",
-		                  f->opts.warmup_batches, batches);
+	return rc == 0 && f->opts.warmup_batches && f->opts.warmup_batches >= batches
+	               ? fail_warmup(f, batches)
+	               : rc;
+}
+
+/* ---- announced batches ---- */
+
+/* Record all batches, each ascending and distinct, because they are announced before they are
+ * gathered. */
+static int record_batches(struct rung__forecaster *f, rung_forecast_next_fn next, void *ctx,
+                          struct rung__record *record)
+{
+	const uint64_t *ranks;
+	uint64_t count;
+	int rc;
+
+	while ((rc = next(ctx, &ranks, &count)) > 0) {
+		rc = rung__forecast_check(f, ranks, count);
+		if (rc == 0)
+			rc = rung__forecast_reserve(f, count);
+		if (rc == 0)
+			rc = rung__record_distinct(record, ranks, count);
+		if (rc < 0)
+			return rc;
+	}
+	return rc == 0 && f->opts.warmup_batches && f->opts.warmup_batches >= record->batches
+	               ? fail_warmup(f, record->batches)
+	               : rc;
+}
+
+/* Announce a batch: its cold rows are the last ones. */
+static void announce(struct rung__forecaster *f, const struct rung__record *record, uint64_t batch)
+{
+	uint64_t first = batch ? record->ends[batch - 1] : 0;
+	const uint64_t end = record->ends[batch];
+
+	while (first < end && record->ids[first] < f->cold_first)
+		first++;
+	rung__ahead_model_announce(&f->ahead, record->ids + first, end - first);
+}
+
+/* Scale times and counts, which are those of some of the batches. */
+static void scale_times(struct rung__forecaster *f, double factor)
+{
+	f->out->reads *= factor;
+	f->out->read_bytes *= factor;
+	f->out->cache_hits *= factor;
+	f->out->gpu_seconds *= factor;
+	f->out->peer_seconds *= factor;
+	f->out->link_seconds *= factor;
+	f->cpu_ns *= factor;
+	for (uint32_t file = 0; file < RUNG__FILES_MAX; file++)
+		f->nvme_ns[file] *= factor;
+	for (uint32_t s = 0; s < f->interleaving_count; s++) {
+		for (unsigned n = 0; n < RUNG__PLACEMENT_NODES_MAX; n++)
+			f->interleavings[s].hits[n] =
+				(uint64_t)((double)f->interleavings[s].hits[n] * factor);
+	}
+}
+
+/*
+ * All batches of the record, of which the middle ones count: in the first ones the sweep has not
+ * passed all rows, and the last ones have fewer announced batches behind them than others of an
+ * epoch.
+ */
+static int add_announced(struct rung__forecaster *f, const struct rung__record *record)
+{
+	const uint64_t batches = record->batches, third = batches / 3,
+		       ahead = RUNG__MIN(f->opts.look_ahead, third),
+		       from = RUNG__MIN(RUNG__MAX(f->opts.warmup_batches, third),
+	                                batches - ahead - 1),
+		       end = batches - ahead;
+	uint64_t announced = 0;
+	int rc = 0;
+
+	for (uint64_t i = 0; i < end && rc == 0; i++) {
+		const uint64_t first = i ? record->ends[i - 1] : 0;
+
+		if (i == from)
+			forget_times(f);
+		for (; announced < batches && announced <= i + ahead; announced++)
+			announce(f, record, announced);
+		rc = rung__forecast_add_announced(f, record->ids + first, record->ends[i] - first);
+	}
+	scale_times(f, (double)(batches - f->opts.warmup_batches) / (double)(end - from));
+	f->out->window_batches = f->ahead.window_batches;
 	return rc;
 }
 
-static int add_all(struct forecast *f, rung_forecast_next_fn next, void *ctx)
+static int add_recorded(struct rung__forecaster *f, rung_forecast_next_fn next, void *ctx)
+{
+	struct rung__record record = { 0 };
+	int rc = record_batches(f, next, ctx, &record);
+
+	if (rc == 0 && record.batches > 0) {
+		rc = rung__ahead_model_open(f->plan, f->opts.window, record.count, &f->ahead);
+		if (rc == 0)
+			rc = add_announced(f, &record);
+		rung__ahead_model_close(&f->ahead);
+	}
+	rung__record_fini(&record);
+	return rc;
+}
+
+static int add_all(struct rung__forecaster *f, rung_forecast_next_fn next, void *ctx)
 {
 	int rc = prepare(f);
 
 	if (rc == 0)
-		rc = add_batches(f, next, ctx);
+		rc = f->opts.look_ahead > 0 && f->frames > 0 ? add_recorded(f, next, ctx)
+		                                             : add_batches(f, next, ctx);
 	if (rc < 0)
 		return rc;
 	for (uint32_t file = 0; file < RUNG__FILES_MAX; file++)
@@ -468,7 +342,9 @@ int rung_plan_forecast(struct rung_plan *plan, const struct rung_forecast_opts *
                        rung_forecast_next_fn next, void *ctx, struct rung_forecast *forecast_out)
 {
 	struct rung_forecast forecast = { .size = sizeof(forecast) };
-	struct forecast f = { .plan = plan, .opts = RUNG_FORECAST_OPTS_INIT, .out = &forecast };
+	struct rung__forecaster f = { .plan = plan,
+		                      .opts = RUNG_FORECAST_OPTS_INIT,
+		                      .out = &forecast };
 	int rc = rung__opts_copy_in(&f.opts, sizeof(f.opts), opts, "rung_forecast_opts");
 
 	if (rc < 0)

@@ -11,12 +11,15 @@
 #include "plan/plan.h"
 #include "plan/predict.h"
 
-#define BATCHES_DEFAULT 32u
+#define BATCHES_DEFAULT 48u
 
-/* The counts of the batches sampled so far. */
+/* The counts of the batches so far. */
 struct counts {
 	const struct rung_plan *plan;
-	struct rung__batches *batches;
+	rung_forecast_next_fn next; /* samples the next batch, or returns a recorded one */
+	void *ctx;
+	uint64_t batches, per_epoch;
+	uint32_t hop_count;
 	uint64_t rows; /* distinct rows, summed over the batches */
 	uint64_t tier_rows[RUNG__TIER_COUNT];
 	uint64_t read_bytes; /* bytes to read for cold rows, ignoring the cache and merged reads */
@@ -74,15 +77,17 @@ int rung__batches_next(void *ctx, const uint64_t **ranks_out, uint64_t *count_ou
 	return 1;
 }
 
-/* Sample and count the next batch. A rung_forecast_next_fn, so a forecast sees the batches while
- * they are counted, and only the blocks of their lists are stored. */
+/* Get and count the next batch. A rung_forecast_next_fn, so a forecast sees the batches while they
+ * are counted, and only the blocks of their lists need to be stored. */
 static int next_batch(void *ctx, const uint64_t **ranks_out, uint64_t *count_out)
 {
 	struct counts *counts = ctx;
-	const int rc = rung__batches_next(counts->batches, ranks_out, count_out);
+	const int rc = counts->next(counts->ctx, ranks_out, count_out);
 
-	if (rc > 0)
+	if (rc > 0) {
+		counts->batches++;
 		count_rows(counts, *ranks_out, *count_out);
+	}
 	return rc;
 }
 
@@ -178,8 +183,7 @@ static int report_lists(struct rung_plan *lists, struct counts *counts, double s
 		struct rung_forecast_opts opts = *forecast_opts;
 
 		opts.keep_placement = 1; /* the rows were placed in the memory that it leaves */
-		opts.warmup_batches *=
-			counts->batches->sampler->hop_count; /* a batch for each hop */
+		opts.warmup_batches *= counts->hop_count; /* a batch for each hop */
 		rc = rung_plan_forecast(lists, &opts, rung__record_next, &counts->blocks,
 		                        &traffic->structure_forecast);
 	}
@@ -207,16 +211,16 @@ static void report_rows(struct rung_plan *plan, const struct counts *counts, dou
 
 	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++)
 		plan->tiers[t].hit_share = (double)counts->tier_rows[t] / rows;
-	traffic->batches_sampled = counts->batches->sampled;
-	traffic->batches_per_epoch = counts->batches->per_epoch;
-	traffic->rows_per_batch = rows / (double)counts->batches->sampled;
+	traffic->batches_sampled = counts->batches;
+	traffic->batches_per_epoch = counts->per_epoch;
+	traffic->rows_per_batch = rows / (double)counts->batches;
 	traffic->rows_per_epoch = rows * scale;
 	traffic->cold_rows_per_epoch = (double)counts->tier_rows[RUNG__TIER_NVME] * scale;
 	traffic->read_bytes_per_epoch = (double)counts->read_bytes * scale;
 	traffic->sector_bytes = plan->sector_bytes;
 }
 
-/* Sample the batches, and write everything about them. */
+/* Go through the batches, and write everything about them. */
 static int predict(struct rung_plan *plan, struct counts *counts,
                    const struct rung_forecast_opts *forecast_opts,
                    struct rung_plan_traffic *traffic)
@@ -225,11 +229,10 @@ static int predict(struct rung_plan *plan, struct counts *counts,
 	int rc;
 
 	traffic->forecast.size = sizeof(traffic->forecast);
-	counts->batches->blocks = plan->structure ? &counts->blocks : NULL;
 	rc = sample_batches(counts, forecast_opts, plan, &traffic->forecast);
 	if (rc < 0)
 		return rc;
-	scale = (double)counts->batches->per_epoch / (double)counts->batches->sampled;
+	scale = (double)counts->per_epoch / (double)counts->batches;
 	report_rows(plan, counts, scale, traffic);
 	traffic->seconds_per_epoch = forecast_opts ? traffic->forecast.seconds * scale : NAN;
 	if (!plan->structure)
@@ -240,6 +243,26 @@ static int predict(struct rung_plan *plan, struct counts *counts,
 	return rc;
 }
 
+int rung__predict_sample(struct rung_plan *plan, const struct rung__recorded *sample,
+                         const struct rung_forecast_opts *forecast_opts,
+                         struct rung_plan_traffic *traffic_out)
+{
+	struct rung__record rows = rung__record_first(&sample->rows, sample->rows.batches);
+	struct counts counts = { .plan = plan,
+		                 .next = rung__record_next,
+		                 .ctx = &rows,
+		                 .per_epoch = sample->per_epoch,
+		                 .hop_count = sample->hop_count };
+	struct rung_plan_traffic traffic = { 0 };
+	int rc;
+
+	counts.blocks = rung__record_first(&sample->blocks, sample->blocks.batches);
+	rc = predict(plan, &counts, forecast_opts, &traffic);
+	if (rc == 0)
+		*traffic_out = traffic;
+	return rc;
+}
+
 int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc,
                       const struct rung_sampler_opts *sampler_opts, const uint64_t *seeds,
                       uint64_t seed_count, uint32_t batch_size, uint32_t batches_max,
@@ -247,7 +270,7 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc,
                       struct rung_plan_traffic *traffic_out)
 {
 	struct rung__batches batches;
-	struct counts counts = { .plan = plan, .batches = &batches };
+	struct counts counts = { .plan = plan, .next = rung__batches_next, .ctx = &batches };
 	struct rung_plan_traffic traffic = { 0 };
 	uint64_t vertex_count;
 	int rc = rung__batches_open(csc, sampler_opts, seeds, seed_count, batch_size, batches_max,
@@ -255,6 +278,9 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc,
 
 	if (rc < 0)
 		return rc;
+	counts.per_epoch = batches.per_epoch;
+	counts.hop_count = batches.sampler->hop_count;
+	batches.blocks = plan->structure ? &counts.blocks : NULL;
 	vertex_count = batches.sampler->lists.csc.vertex_count;
 	if (vertex_count != plan->vertex_count)
 		rc = rung__fail(RUNG_E_INVAL,

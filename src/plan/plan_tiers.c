@@ -41,12 +41,14 @@ static int fail_slots(const struct rung_plan *plan, uint64_t host_bytes, uint64_
 {
 	const uint64_t lists = rung__plan_lists_bytes(plan);
 	const uint64_t least = slot_bytes * count + plan->vertices_bytes + lists;
+	/* callers express a structure of 0 bytes, which the options cannot, by 1 byte */
+	const uint64_t given = plan->is_lists && host_bytes == 1 ? 0 : host_bytes + lists;
 
 	return rung__fail_min_bytes(
 		least,
 		"a %s of %" PRIu64 " bytes cannot hold the %" PRIu64 " staging slots of %" PRIu64
 		" bytes each (for %s of %" PRIu64 " bytes)%s%s; give at least %" PRIu64 " bytes",
-		plan->is_lists ? "structure" : "host budget", host_bytes + lists, count, slot_bytes,
+		plan->is_lists ? "structure" : "host budget", given, count, slot_bytes,
 		plan->is_lists ? "blocks" : "rows", plan->row_bytes,
 		plan->vertices_bytes ? " and the map of rows staged in place" : "",
 		lists ? " next to the lists of the graph" : "", least);

@@ -22,6 +22,16 @@ int rung__record_add(void *record, uint64_t id);
 /** End the batch that is being recorded; it may be empty. @return 0 or RUNG_E_NOMEM */
 int rung__record_end(struct rung__record *record);
 
+/** Record a batch of ids in ascending order, so that no forecast has to sort them. @return 0 or
+ * RUNG_E_NOMEM */
+int rung__record_sorted(struct rung__record *record, const uint64_t *ids, uint64_t count);
+
+/** The same, each id once. */
+int rung__record_distinct(struct rung__record *record, const uint64_t *ids, uint64_t count);
+
+/** The first `batches` batches of a record, which keeps the memory. */
+struct rung__record rung__record_first(const struct rung__record *record, uint64_t batches);
+
 /** A rung_forecast_next_fn over the batches; at the end it starts from the first again. @param
  * record  a struct rung__record */
 int rung__record_next(void *record, const uint64_t **ids_out, uint64_t *count_out);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A refill thread, one per file of the features: starting and stopping it. refill_loop.c is its
- * loop.
+ * A refill thread: starting and stopping it. refill_loop.c is its loop.
  *
  * The thread that opens the store allocates all memory and opens the reader. The new thread then
  * starts the engine, because a ring belongs to the thread that created it, and reports the result;
@@ -121,6 +120,7 @@ static void free_refill(struct rung__refill *refill)
 		refill->ops->close(refill->reader);
 	rung__end_fini(&refill->end);
 	rung__refill_box_fini(&refill->box);
+	rung__refill_ahead_fini(refill);
 	rung__free(refill->reclaimed);
 	rung__free(refill->slot_batches);
 	rung__free(refill->slot_next);
@@ -151,6 +151,22 @@ static int alloc_memory(struct rung__refill *refill)
 	return 0;
 }
 
+/* The threads of a file share its slots and its queue depth in equal parts; the first ones have one
+ * more of what remains. The depth is at most the number of slots, and so it is for each thread. */
+static void set_slots(struct rung__refill *refill, uint32_t queue_depth)
+{
+	const struct rung__shape *shape = &refill->store->shape;
+	const uint32_t threads = refill->store->threads_per_file,
+		       thread = refill->refill_idx % threads, slots = (uint32_t)shape->slot_count,
+		       rest = slots % threads;
+	const uint64_t before = (uint64_t)thread * (slots / threads) + RUNG__MIN(thread, rest);
+
+	refill->slot_count = slots / threads + (thread < rest);
+	refill->slot_bytes = (uint32_t)shape->slot_bytes;
+	refill->slots_at = (refill->file_idx * shape->slot_count + before) * shape->slot_bytes;
+	refill->depth = queue_depth / threads + (thread < queue_depth % threads);
+}
+
 static int check_ops(const struct rung__reader_ops *ops)
 {
 	if (!ops)
@@ -163,7 +179,7 @@ static int check_ops(const struct rung__reader_ops *ops)
 	return 0;
 }
 
-int rung__refill_start(struct rung_store *store, uint32_t file_idx,
+int rung__refill_start(struct rung_store *store, uint32_t refill_idx,
                        const struct rung__reader_ops *ops, const struct rung__reader_args *args)
 {
 	struct rung__refill *refill = rung__zalloc(sizeof(*refill));
@@ -180,25 +196,28 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx,
 		return rc;
 	}
 	refill->store = store;
-	refill->file_idx = file_idx;
+	refill->refill_idx = refill_idx;
+	refill->file_idx = refill_idx / store->threads_per_file;
+	refill->counters = &store->watch->page->files[refill_idx].counters;
 	refill->cpu_node = -1;
 	refill->ops = ops;
 	refill->layout = store->shape.layout;
-	refill->slot_count = (uint32_t)store->shape.slot_count;
-	refill->slot_bytes = (uint32_t)store->shape.slot_bytes;
-	refill->slots_at = (uint64_t)file_idx * refill->slot_count * refill->slot_bytes;
-	refill->depth = args->queue_depth;
+	set_slots(refill, args->queue_depth);
 	refill->device = store->device != NULL;
 	refill->timeout_ns = timeout_ms * 1000000ull;
 	refill->tick_ns = RUNG__MIN(TICK_NS_MAX, refill->timeout_ns / 4);
 	rung__refill_box_init(&refill->box);
 	rung__end_init(&refill->end);
 	rc = alloc_memory(refill);
+	if (rc == 0)
+		rc = rung__refill_ahead_init(refill);
 	if (rc < 0)
 		goto free_all;
 	/* the reader is allowed to write to the whole pool, because frames are destinations too,
 	 * but its probe may use only the slots of this thread: frames of a shared cache hold
 	 * rows */
+	reader_args.file_idx = refill->file_idx;
+	reader_args.queue_depth = refill->depth;
 	reader_args.pool = store->pool.base;
 	reader_args.pool_bytes = store->pool.bytes;
 	reader_args.probe_at = refill->slots_at;
@@ -213,8 +232,8 @@ int rung__refill_start(struct rung_store *store, uint32_t file_idx,
 	rc = await_start(refill);
 	if (rc < 0)
 		goto free_all;
-	store->refills[file_idx] = refill;
-	store->refill_boxes[file_idx] = &refill->box;
+	store->refills[refill_idx] = refill;
+	store->refill_boxes[refill_idx] = &refill->box;
 	return 0;
 free_all:
 	free_refill(refill);

@@ -44,9 +44,41 @@ static struct rung__part *oldest_part(const struct rung__refill *refill)
 /* The remaining rows of a failed request need no slot. */
 static void skip_rest(struct rung__refill *refill, struct rung__part *part)
 {
-	rung__add_own(&refill->counters.failed_rows, part->end - part->cursor);
+	rung__add_own(&refill->counters->failed_rows, part->end - part->cursor);
 	part->cursor = part->end;
 	rung__part_touch(refill, part, 0);
+}
+
+/*
+ * Whether the next token is for reading ahead. A batch gets its own reads before its step of the
+ * sweep, and the step comes before the reads of the batch after the next: rows that are read in
+ * time cost fewer reads than those for which a batch waits. A batch that has failed does not wait:
+ * the device may be stuck.
+ */
+static bool ahead_is_next(const struct rung__refill *refill, const struct rung__part *part)
+{
+	if (!refill->ahead_part || refill->stop || refill->broken ||
+	    (part && part->request->status < 0))
+		return false;
+	return refill->ahead.owed > (part ? refill->ahead.step : 0) &&
+	       rung__refill_ahead_has_room(refill);
+}
+
+/* Submit the next read ahead. @return false if no token is free */
+static bool read_ahead(struct rung__refill *refill)
+{
+	uint32_t token;
+
+	if (refill->in_flight + refill->starved >= refill->depth ||
+	    refill->free_count <= refill->starved)
+		return false;
+	token = rung__token_acquire(refill);
+	if (!rung__refill_ahead_next(refill, token)) {
+		rung__token_free(refill, token);
+		return true;
+	}
+	rung__read_send(refill, token);
+	return true;
 }
 
 /* Submit the next read of a part. If `starved` is set, one token is reserved for rows that another
@@ -66,7 +98,7 @@ static bool read_next(struct rung__refill *refill, struct rung__part *part)
 	}
 	wait_ns = refill->now_ns - part->request->submit_ns;
 	rung__add_own(
-		&refill->counters.phases[RUNG_READ_PHASE_QUEUE][rung__latency_bucket(wait_ns)], 1);
+		&refill->counters->phases[RUNG_READ_PHASE_QUEUE][rung__latency_bucket(wait_ns)], 1);
 	rung__read_send(refill, token);
 	return true;
 }
@@ -81,7 +113,15 @@ static void issue(struct rung__refill *refill)
 	struct rung__part *part;
 
 	refill->now_ns = rung__now_ns();
-	while ((part = oldest_part(refill)) != NULL) {
+	for (;;) {
+		part = oldest_part(refill);
+		if (ahead_is_next(refill, part)) {
+			if (!read_ahead(refill))
+				break;
+			continue;
+		}
+		if (!part)
+			break;
 		if (part->request->status < 0)
 			skip_rest(refill, part);
 		if (part->cursor < part->end && !read_next(refill, part))
@@ -89,6 +129,7 @@ static void issue(struct rung__refill *refill)
 		if (part->cursor == part->end) {
 			rung__queue_remove(&refill->issuing, &part->link);
 			rung__part_touch(refill, part, 0);
+			rung__refill_ahead_advance(refill);
 			rung__parts_complete(refill);
 		}
 	}
@@ -140,16 +181,17 @@ static bool no_part_waits(const struct rung__refill *refill)
 	return rung__queue_is_empty(&refill->issuing) && rung__queue_is_empty(&refill->remote);
 }
 
-/* True if the thread can only wait: no read is expected to complete soon, and no part can get a
- * token. If the reader has failed and parts wait, the thread is not idle, because it must fail
- * them. */
+/* True if the thread can only wait: no read is expected to complete soon, and neither a part nor
+ * the sweep can get a token. If the reader has failed and parts wait, the thread is not idle,
+ * because it must fail them. */
 static bool is_idle(const struct rung__refill *refill)
 {
 	/* no token is free until the device has copied rows from some slots */
-	bool stuck = refill->free_count == 0 && refill->device;
+	const bool stuck = refill->free_count == 0 && refill->device;
+	const struct rung__part *part = oldest_part(refill);
 
 	return rung__reads_expected(refill) == 0 &&
-	       (!oldest_part(refill) ||
+	       ((!part && !ahead_is_next(refill, NULL)) ||
 	        ((stuck || refill->in_flight >= refill->depth) && !refill->broken));
 }
 
@@ -321,10 +363,12 @@ void rung__refill_run(struct rung__refill *refill)
 		issue(refill);
 		rung__remote_poll(refill);
 		send_what_is_held(refill);
+		rung__show_in_flight(refill);
 		if (refill->in_flight > 0)
 			reap(refill);
 		else if (over && no_part_waits(refill))
 			return;
+		rung__show_in_flight(refill);
 		tick(refill);
 	}
 }

@@ -52,18 +52,22 @@ static bool joins(const struct plan *plan, uint64_t rank)
 	                       rung__row_offset(&refill->layout, rank));
 }
 
-/* Add a row to the read. frame: RUNG__CACHE_NONE, or the frame to fill with RUNG__KEEPER. */
-static void add_row(struct plan *plan, uint64_t ref, uint32_t frame)
+uint64_t rung__read_add(struct rung__refill *refill, struct rung__read *read, uint64_t ref,
+                        uint32_t frame)
 {
-	struct rung__refill *refill = plan->refill;
-	struct rung__read *read = plan->read;
 	uint64_t offset = rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, ref));
 
 	if (read->rows++ == 0)
 		read->offset = read->base = rung__align_down(offset, refill->geometry.align);
-	plan->row_end = offset + refill->layout.row_bytes;
 	*rung__miss_ref_frame(refill, ref) = frame;
 	rung__chain_add(refill, &read->refs, ref);
+	return offset + refill->layout.row_bytes;
+}
+
+/* Add a row to the read that is being prepared. */
+static void add_row(struct plan *plan, uint64_t ref, uint32_t frame)
+{
+	plan->row_end = rung__read_add(plan->refill, plan->read, ref, frame);
 }
 
 /*
@@ -135,7 +139,7 @@ static void look_up_row(struct plan *plan, uint64_t first, uint64_t end)
 		add_row(plan, ref, slot.frame | RUNG__KEEPER);
 		break;
 	case RUNG__CACHE_LATE:
-		rung__add_own(&refill->counters.late_rows, 1);
+		rung__add_own(&refill->counters->late_rows, 1);
 		add_row(plan, ref, RUNG__CACHE_NONE);
 		break;
 	case RUNG__CACHE_PASS:
@@ -154,7 +158,7 @@ static void put_hits(struct plan *plan)
 
 		rung__rows_place(refill, plan->part, hit->first, hit->end,
 		                 rung__frame_at(refill, hit->frame));
-		rung__add_own(&refill->counters.cache_hits, hit->end - hit->first);
+		rung__add_own(&refill->counters->cache_hits, hit->end - hit->first);
 		rung__part_touch(refill, plan->part, hit->end - hit->first);
 	}
 	/* on a device the frames stay pinned until it has copied them; the device thread unpins */
@@ -166,25 +170,20 @@ static void put_hits(struct plan *plan)
 	rung__cache_unlock(refill->cache);
 }
 
-/* Set the destination and the length of the read. */
-static void finish_read(const struct plan *plan)
+void rung__read_set_end(const struct rung__refill *refill, struct rung__read *read,
+                        uint64_t row_end)
 {
-	const struct rung__refill *refill = plan->refill;
-	struct rung__read *read = plan->read;
 	uint32_t frame = *rung__miss_ref_frame(refill, read->refs.head);
 
-	read->bytes =
-		(uint32_t)(rung__align_up(plan->row_end, refill->geometry.align) - read->offset);
-	read->needed = rung__bytes_needed(refill, read, plan->row_end);
+	read->bytes = (uint32_t)(rung__align_up(row_end, refill->geometry.align) - read->offset);
+	read->needed = rung__bytes_needed(refill, read, row_end);
 	if (read->rows == 1 && refill->frames_exact && frame != RUNG__CACHE_NONE)
 		read->frame = frame & ~RUNG__KEEPER;
 }
 
-static void begin_read(struct plan *plan)
+void rung__read_begin(struct rung__read *read, struct rung__part *part)
 {
-	struct rung__read *read = plan->read;
-
-	*read = (struct rung__read){ .part = plan->part, .frame = RUNG__CACHE_NONE };
+	*read = (struct rung__read){ .part = part, .frame = RUNG__CACHE_NONE };
 	rung__chain_clear(&read->refs);
 	rung__chain_clear(&read->rest);
 }
@@ -197,7 +196,7 @@ bool rung__next_read(struct rung__refill *refill, uint32_t token, struct rung__p
 	uint32_t polls = 0;
 
 	/* the loop ends when the read is full, or when too many frames are pinned */
-	begin_read(&plan);
+	rung__read_begin(plan.read, plan.part);
 	if (refill->cache)
 		rung__cache_lock(refill->cache);
 	while (part->cursor < part->end && plan.hit_count < HITS_MAX &&
@@ -218,7 +217,7 @@ bool rung__next_read(struct rung__refill *refill, uint32_t token, struct rung__p
 	put_hits(&plan);
 	if (plan.read->rows == 0)
 		return false;
-	finish_read(&plan);
+	rung__read_set_end(refill, plan.read, plan.row_end);
 	return true;
 }
 
@@ -234,7 +233,7 @@ static bool inspect(struct rung__refill *refill, struct rung__part *part, uint64
 	};
 	uint64_t first = (uint32_t)ref, end = rung__run_end(part, first);
 
-	begin_read(&plan);
+	rung__read_begin(plan.read, plan.part);
 	/* not longer than the timeout, which tests and callers can set below LATE_NS */
 	plan.waited = refill->now_ns - since_ns > RUNG__MIN(LATE_NS, refill->timeout_ns);
 	rung__cache_lock(refill->cache);
@@ -243,7 +242,7 @@ static bool inspect(struct rung__refill *refill, struct rung__part *part, uint64
 	put_hits(&plan);
 	if (plan.read->rows == 0)
 		return false;
-	finish_read(&plan);
+	rung__read_set_end(refill, plan.read, plan.row_end);
 	return true;
 }
 

@@ -45,10 +45,11 @@ static uint64_t row_offset(const struct rung__refill *refill, uint64_t ref)
 /* Count a read whose rows have arrived. */
 static void count_read(struct rung__refill *refill, const struct rung__read *read)
 {
-	struct rung__refill_counters *counters = &refill->counters;
+	struct rung__refill_counters *counters = refill->counters;
 
 	rung__add_own(&counters->device_reads, 1);
 	rung__add_own(&counters->device_read_bytes, read->bytes);
+	rung__add_own(&counters->read_ns, read->seen_ns - read->sent_ns);
 	if (read->rows > 1)
 		rung__add_own(&counters->merged_rows, read->rows);
 	rung__add_own(&counters->phases[RUNG_READ_PHASE_DEVICE]
@@ -61,8 +62,8 @@ static void count_copy(struct rung__refill *refill, const struct rung__read *rea
 {
 	uint64_t now_ns = rung__now_ns();
 
-	rung__add_own(&refill->counters.phases[RUNG_READ_PHASE_COPY]
-	                                      [rung__latency_bucket(now_ns - read->seen_ns)],
+	rung__add_own(&refill->counters->phases[RUNG_READ_PHASE_COPY]
+	                                       [rung__latency_bucket(now_ns - read->seen_ns)],
 	              1);
 	refill->now_ns = now_ns;
 }
@@ -203,7 +204,7 @@ static void retry(struct rung__refill *refill, uint32_t token, int32_t result)
 	struct rung__read *read = &refill->reads[token];
 	char text[RUNG__ERROR_BYTES];
 
-	rung__add_own(&refill->counters.retries, 1);
+	rung__add_own(&refill->counters->retries, 1);
 	/* it is not retried as a whole, because a single row can be the cause of the error */
 	if (read->rows > 1 && !refill->broken) {
 		read->apart = true;
@@ -286,7 +287,7 @@ void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fet
 
 		if (whole > 0 && at < refill->geometry.file_bytes) { /* read the remaining bytes */
 			read->done += whole;
-			rung__add_own(&refill->counters.retries, 1);
+			rung__add_own(&refill->counters->retries, 1);
 			rung__read_send(refill, fetched->token);
 			return;
 		}

@@ -77,6 +77,8 @@ void rung__rows_place(const struct rung__refill *refill, struct rung__part *part
 	const unsigned char *row = refill->store->pool.base + from;
 	size_t row_bytes = (size_t)refill->layout.row_bytes;
 
+	if (part->is_ahead)
+		return;
 	if (!refill->device) {
 		copy_out(request, first, end, row, row_bytes);
 		return;
@@ -91,7 +93,7 @@ void rung__rows_place(const struct rung__refill *refill, struct rung__part *part
 /* Count the misses of a reference whose row has been read. */
 static void count_ref(struct rung__refill *refill, uint32_t frame, uint64_t misses)
 {
-	struct rung__refill_counters *counters = &refill->counters;
+	struct rung__refill_counters *counters = refill->counters;
 
 	/* the reference waited for the read of another reference */
 	if (frame != RUNG__CACHE_NONE && !(frame & RUNG__KEEPER)) {
@@ -145,14 +147,15 @@ static bool keep_rows(const struct rung__refill *refill, const struct rung__read
 
 /*
  * Report filled frames to the cache, and pin those from which the device will copy: once for each
- * waiting reference, and once for the keeper unless its row is copied from the slot. A filled frame
- * starts with the keeper's pin, which is removed in a second pass, when the pins of the waiting
- * references are there: without any pin another row could replace it at once.
+ * waiting reference, and once for the keeper unless its row is copied from the slot, or was read
+ * ahead and is not copied now. A filled frame starts with the keeper's pin, which is removed in a
+ * second pass, when the pins of the waiting references are there: without any pin another row could
+ * replace it at once.
  */
 static void fill_frames(struct rung__refill *refill, const struct rung__read *read)
 {
-	/* a keeper's row is copied from the slot */
-	const bool from_slot = refill->device && read->frame == RUNG__CACHE_NONE;
+	/* the row of a batch's keeper is copied from the slot */
+	const bool from_slot = read->frame == RUNG__CACHE_NONE;
 	uint64_t ref;
 
 	rung__cache_lock(refill->cache);
@@ -165,11 +168,12 @@ static void fill_frames(struct rung__refill *refill, const struct rung__read *re
 		else if (frame != RUNG__CACHE_NONE && refill->device)
 			rung__cache_pin(refill->cache, frame);
 	}
-	for (ref = read->refs.head; from_slot && ref != RUNG__MISS_REF_NONE;
+	for (ref = read->refs.head; refill->device && ref != RUNG__MISS_REF_NONE;
 	     ref = *rung__miss_ref_link(refill, ref)) {
 		uint32_t frame = *rung__miss_ref_frame(refill, ref);
 
-		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER))
+		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER) &&
+		    (from_slot || rung__miss_ref_part(refill, ref)->is_ahead))
 			rung__cache_unpin(refill->cache, frame & ~RUNG__KEEPER);
 	}
 	rung__cache_unlock(refill->cache);
@@ -186,7 +190,7 @@ void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, ui
 		uint64_t first = (uint32_t)ref, from = source_of(refill, read, ref, base_at);
 
 		rung__rows_place(refill, part, first, rung__run_end(part, first), from);
-		if (refill->device && from < refill->store->pool.frames_at)
+		if (refill->device && !part->is_ahead && from < refill->store->pool.frames_at)
 			read->listed = true;
 	}
 	if (keeps)
@@ -196,6 +200,11 @@ void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, ui
 		struct rung__part *part = rung__miss_ref_part(refill, ref);
 		uint64_t misses = rung__run_end(part, (uint32_t)ref) - (uint32_t)ref;
 
+		if (part->is_ahead) {
+			rung__add_own(&refill->counters->ahead_rows, 1);
+			rung__refill_ahead_end(refill, ref);
+			continue;
+		}
 		count_ref(refill, *rung__miss_ref_frame(refill, ref), misses);
 		rung__part_touch(refill, part, misses);
 	}
@@ -213,7 +222,8 @@ void rung__rows_failed(struct rung__refill *refill, struct rung__chain *refs, ui
 		uint64_t misses = rung__run_end(part, (uint32_t)ref) - (uint32_t)ref;
 		uint32_t frame = *rung__miss_ref_frame(refill, ref);
 
-		rung__request_fail(part->request, status, text);
+		if (!part->is_ahead)
+			rung__request_fail(part->request, status, text);
 		/* the keeper owns the frame; a reference that waited does not */
 		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER) &&
 		    (frame & ~RUNG__KEEPER) != but_frame) {
@@ -221,7 +231,11 @@ void rung__rows_failed(struct rung__refill *refill, struct rung__chain *refs, ui
 			rung__cache_failed(refill->cache, frame & ~RUNG__KEEPER);
 			rung__cache_unlock(refill->cache);
 		}
-		rung__add_own(&refill->counters.failed_rows, misses);
+		if (part->is_ahead) {
+			rung__refill_ahead_end(refill, ref);
+			continue;
+		}
+		rung__add_own(&refill->counters->failed_rows, misses);
 		rung__part_touch(refill, part, misses);
 	}
 }
@@ -269,6 +283,8 @@ void rung__parts_complete(struct rung__refill *refill)
 	struct rung__queue touched = { NULL };
 	struct rung__part *part;
 
+	/* the caller of a complete request may read the counters at once */
+	rung__show_in_flight(refill);
 	rung__queue_join(&touched, &refill->touched);
 	/* streaming stores are not ordered by the release store that completes a request */
 	if (!rung__queue_is_empty(&touched))

@@ -4,11 +4,12 @@
  * and counters, which other threads read.
  *
  * Files: refill.c starts and stops; refill_loop.c is the loop; refill_next.c derives the next read
- * of a part from its misses; refill_read.c is the life of a read; refill_rows.c copies rows to
- * their destinations and completes parts; refill_stats.c adds up counters.
+ * of a part from its misses; refill_ahead.c reads ahead of the batches; refill_read.c is the life
+ * of a read; refill_rows.c copies rows to their destinations and completes parts; refill_stats.c
+ * adds up counters.
  *
  * Terms. A *miss* is an output row whose source row is not in memory; a *part* is the misses of one
- * request in this thread's file. Rows are read into the *pool*: a *slot* holds one read until its
+ * request for this thread. Rows are read into the *pool*: a *slot* holds one read until its
  * rows are copied, a *frame* is the place of one row in the cold-row cache. A *token* allows one
  * read. A *slot batch* is a chain of slots whose rows the device copies together.
  *
@@ -74,20 +75,12 @@ struct rung__read {
 	bool early;     /* device: sent before the gather had run */
 };
 
-/* As in struct rung_store_stats. Written by the refill thread alone, so adding needs no locked
- * instruction (rung__add_own()). */
-struct rung__refill_counters {
-	_Atomic uint64_t device_reads, device_read_bytes, merged_rows, retries;
-	/* each requested cold row is counted in exactly one of the first five */
-	_Atomic uint64_t cache_hits, joined_rows, read_rows, duplicate_rows, failed_rows, late_rows;
-	_Atomic uint64_t phases[RUNG_READ_PHASE_COUNT][RUNG_LATENCY_BUCKETS];
-};
-
 struct rung__refill {
 	struct rung_store *store;
 	struct rung__cache *cache; /* NULL: none */
-	uint32_t file_idx;
-	int cpu_node; /* node on whose CPUs the thread runs; -1: any */
+	uint32_t refill_idx;       /* of the thread, its parts and its counters */
+	uint32_t file_idx;         /* of its file */
+	int cpu_node;              /* node on whose CPUs the thread runs; -1: any */
 	const struct rung__reader_ops *ops;
 	struct rung__reader *reader;
 	struct rung__geometry geometry;
@@ -125,8 +118,12 @@ struct rung__refill {
 	 * is in no other chain */
 	struct rung__slot_batch *slot_batches;
 	uint32_t *reclaimed; /* [slot_count] device: scratch for the chains that were returned */
-	int broken;          /* errno with which the reader failed; 0: it works */
-	struct rung__refill_counters counters;
+	/* reading ahead of the batches (refill_ahead.c) */
+	struct rung__ahead ahead;
+	struct rung__part *ahead_part;               /* NULL: this thread does not read ahead */
+	uint32_t ahead_rows, ahead_used, ahead_free; /* positions in the list of its misses */
+	int broken; /* errno with which the reader failed; 0: it works */
+	struct rung__refill_counters *counters; /* in the store's statistics page */
 
 	pthread_t thread;
 	struct rung__end end;
@@ -149,6 +146,13 @@ static inline void rung__add_own(_Atomic uint64_t *counter, uint64_t n)
 	                      memory_order_relaxed);
 }
 
+/** Let other threads see the reads in flight. */
+static inline void rung__show_in_flight(const struct rung__refill *refill)
+{
+	atomic_store_explicit(&refill->counters->reads_in_flight, refill->in_flight,
+	                      memory_order_relaxed);
+}
+
 /* ---- miss references ---- */
 
 /* A reference is request number << 32 | position of the miss in the request's list. */
@@ -162,7 +166,7 @@ static inline struct rung_request *rung__miss_ref_request(const struct rung__ref
 static inline struct rung__part *rung__miss_ref_part(const struct rung__refill *refill,
                                                      uint64_t ref)
 {
-	return &rung__miss_ref_request(refill, ref)->parts[refill->file_idx];
+	return &rung__miss_ref_request(refill, ref)->parts[refill->refill_idx];
 }
 
 static inline uint64_t rung__miss_ref(const struct rung__part *part, uint64_t miss)
@@ -278,9 +282,51 @@ void rung__refill_run(struct rung__refill *refill);
  */
 bool rung__next_read(struct rung__refill *refill, uint32_t token, struct rung__part *part);
 
+/** Prepare the read of a token for a part. */
+void rung__read_begin(struct rung__read *read, struct rung__part *part);
+
+/** Add a row to a read that is being prepared. @param frame  RUNG__CACHE_NONE, or the frame to fill
+ * with RUNG__KEEPER @return the row's end in the file */
+uint64_t rung__read_add(struct rung__refill *refill, struct rung__read *read, uint64_t ref,
+                        uint32_t frame);
+
+/** Set the destination and the length of a read, whose last row ends at `row_end`. */
+void rung__read_set_end(const struct rung__refill *refill, struct rung__read *read,
+                        uint64_t row_end);
+
 /** Look up again the rows that other clients were reading, every 100 us; those that this thread has
  * to read after all are read. */
 void rung__remote_poll(struct rung__refill *refill);
+
+/* ---- refill_ahead.c ---- */
+
+#define RUNG__AHEAD_NONE UINT32_MAX /* no position in the list */
+
+/** Allocate the list of rows that are read ahead, if the store reads ahead. @return 0 or
+ * RUNG_E_NOMEM */
+int rung__refill_ahead_init(struct rung__refill *refill);
+void rung__refill_ahead_fini(struct rung__refill *refill);
+
+/** A batch has begun: its step of the sweep may be read, too. */
+void rung__refill_ahead_advance(struct rung__refill *refill);
+
+/** Prepare the next read ahead, as rung__next_read() does for a part. @return false: the token was
+ * not used, because no row is owed any more */
+bool rung__refill_ahead_next(struct rung__refill *refill, uint32_t token);
+
+/** Whether another row can be in flight. */
+static inline bool rung__refill_ahead_has_room(const struct rung__refill *refill)
+{
+	return refill->ahead_free != RUNG__AHEAD_NONE || refill->ahead_used < refill->ahead_rows;
+}
+
+/** A row that was read ahead has been read or has failed, and no chain leads to its reference: the
+ * position in the list is free. A free one has the number of the next free one as its frame. */
+static inline void rung__refill_ahead_end(struct rung__refill *refill, uint64_t ref)
+{
+	*rung__miss_ref_frame(refill, ref) = refill->ahead_free;
+	refill->ahead_free = (uint32_t)ref;
+}
 
 /* ---- refill_read.c ---- */
 

@@ -80,7 +80,7 @@ static void answer(const struct rung__share *share, int client_fd)
 	unsigned uid;
 
 	/* the folder's mode keeps other users out; root can still connect */
-	if (!rung__share_peer_is_us(client_fd, &uid))
+	if (!rung__share_peer_is_us(client_fd, &uid, NULL))
 		return;
 	rights->cmsg_level = SOL_SOCKET;
 	rights->cmsg_type = SCM_RIGHTS;

@@ -101,8 +101,9 @@ struct rung__share_lists {
 /** Build the address of a socket; RUNG_E_INVAL if the path does not fit. */
 int rung__share_address(const char *path, struct sockaddr_un *address_out);
 
-/** True if the process at the other end runs as this user; otherwise *uid_out is its user. */
-bool rung__share_peer_is_us(int fd, unsigned *uid_out);
+/** True if the process at the other end runs as this user; otherwise *uid_out is its user.
+ * @param pid_out  the process; may be NULL */
+bool rung__share_peer_is_us(int fd, unsigned *uid_out, uint32_t *pid_out);
 
 /* ---- share_ask.c: the attacher's side ---- */
 
@@ -111,6 +112,7 @@ struct rung__answer {
 	struct rung__offer offer;
 	size_t bytes;                 /* size of the received message; 0: none was sent */
 	int flags;                    /* flags that recvmsg() returned */
+	uint32_t pid;                 /* of the creator; 0: in another pid namespace */
 	int fds[RUNG__OFFER_FDS_MAX]; /* [fd_count]; -1: moved to the store */
 	unsigned fd_count;
 };

@@ -52,7 +52,7 @@ static int refused(const char *path, int err)
 }
 
 /* Connect, and check the user at the other end. The caller closes *fd_out. */
-static int connect_to(const char *path, uint64_t until_ns, int *fd_out)
+static int connect_to(const char *path, uint64_t until_ns, int *fd_out, uint32_t *pid_out)
 {
 	const struct timespec pause = { .tv_nsec = CONNECT_PAUSE_NS };
 	struct sockaddr_un address;
@@ -72,7 +72,7 @@ static int connect_to(const char *path, uint64_t until_ns, int *fd_out)
 		else
 			nanosleep(&pause, NULL);
 	}
-	if (rc == 0 && !rung__share_peer_is_us(fd, &uid))
+	if (rc == 0 && !rung__share_peer_is_us(fd, &uid, pid_out))
 		rc = rung__fail(RUNG_E_INVAL,
 		                "%s: shared by user %u, but this process runs as user %u; "
 		                "only processes of the same user can attach",
@@ -150,7 +150,7 @@ int rung__share_request(const char *path, struct rung__answer *answer_out)
 	int fd = -1, rc;
 
 	*answer_out = (struct rung__answer){ .bytes = 0 };
-	rc = connect_to(path, until_ns, &fd);
+	rc = connect_to(path, until_ns, &fd, &answer_out->pid);
 	if (rc < 0)
 		return rc;
 	rc = await(path, fd, until_ns);

@@ -35,13 +35,15 @@ int rung__share_address(const char *path, struct sockaddr_un *address_out)
 	return 0;
 }
 
-bool rung__share_peer_is_us(int fd, unsigned *uid_out)
+bool rung__share_peer_is_us(int fd, unsigned *uid_out, uint32_t *pid_out)
 {
 	struct ucred peer = { .uid = (uid_t)-1 };
 	socklen_t len = sizeof(peer);
 	bool known = getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) == 0;
 
 	*uid_out = (unsigned)peer.uid;
+	if (pid_out)
+		*pid_out = (uint32_t)peer.pid;
 	return known && peer.uid == geteuid();
 }
 

@@ -107,6 +107,15 @@ static uint64_t mask_of(unsigned key_bits)
 	return key_bits >= 64 ? UINT64_MAX : (UINT64_C(1) << key_bits) - 1;
 }
 
+static int is_sorted(const uint64_t *keys, uint64_t count, uint64_t mask)
+{
+	for (uint64_t i = 1; i < count; i++) {
+		if ((keys[i - 1] & mask) > (keys[i] & mask))
+			return 0;
+	}
+	return 1;
+}
+
 void rung__radix_sort_pairs(uint64_t *keys, uint32_t *payload, uint64_t *keys_tmp,
                             uint32_t *payload_tmp, uint64_t count, unsigned key_bits)
 {
@@ -129,6 +138,9 @@ void rung__radix_sort_keys(uint64_t **keys, uint64_t **keys_tmp, uint64_t count,
 {
 	const struct pairs alone = { *keys, NULL };
 
+	/* recorded batches are sorted, and are sorted again by every forecast */
+	if (is_sorted(*keys, count, mask_of(key_bits)))
+		return;
 	if (count < INSERTION_MAX) {
 		sort_by_insertion(alone, count, mask_of(key_bits));
 	} else if (sort_by_digits(alone, (struct pairs){ *keys_tmp, NULL }, count,

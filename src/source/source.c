@@ -14,7 +14,8 @@
 #include "source/source.h"
 #include "source/state.h"
 
-#define RAW_USAGE "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"
+#define RAW_USAGE                            "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"
+#define DTYPE_NAME(code, name, bytes, descr) " " name
 
 /* A .npy in either order; rung_source_open() refuses Fortran order afterwards. */
 static int open_npy(struct rung_source *src)
@@ -109,6 +110,11 @@ static int open_raw(struct rung_source *src)
 		return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
 	if (!parse_raw(text, &src->info, &src->data_offset, &path_len)) {
 		rung__free(text);
+		if (src->info.dtype == RUNG_DTYPE_NONE)
+			return rung__fail(RUNG_E_INVAL,
+			                  "source '%s': no known dtype; write it as " RAW_USAGE
+			                  ", with one of" RUNG_DTYPE_LIST(DTYPE_NAME),
+			                  src->spec);
 		return rung__fail(RUNG_E_INVAL,
 		                  "source '%s': not valid; write it as " RAW_USAGE
 		                  ", as in raw:node_feat.npy,f16,121751666x768",

@@ -14,15 +14,11 @@ unsigned rung__latency_bucket(uint64_t value)
 {
 	unsigned octave;
 
-	if (value < 2)
-		/* values 0 and 1 have buckets 0 and 1: an octave this short contains no other
-		 * integer */
+	if (value < 8)
 		return (unsigned)value;
+	/* the three bits after the highest are the number of the eighth */
 	octave = 63u - (unsigned)__builtin_clzll(value);
-	/* the second half of the octave begins at 2^(k+1/2): the first 8 bits are compared with
-	 * 181, because 181/128 is sqrt(2) to 4 digits */
-	octave = octave * 2 +
-	         (value >> (octave > 7 ? octave - 7 : 0) << (octave > 7 ? 0 : 7 - octave) >= 181);
+	octave = (octave - 2) * 8 + ((unsigned)(value >> (octave - 3)) & 7);
 	return RUNG__MIN(octave, RUNG_LATENCY_BUCKETS - 1u);
 }
 
@@ -51,15 +47,16 @@ void rung__request_free(struct rung_request *request)
 void rung__request_finish(struct rung_request *request, int status)
 {
 	struct rung_store *store = request->store;
-	struct rung__counters *counters = &store->counters;
+	struct rung__counters *counters = rung__counters(store);
 	bool release, first;
 
 	pthread_mutex_lock(&request->lock);
 	/* without a device thread, two polling threads can both find that the gather has run */
 	first = atomic_load_explicit(&request->state, memory_order_relaxed) != RUNG__REQUEST_DONE;
 	if (first) {
+		request->done_ns = rung__now_ns();
 		rung__counter_add(&counters->latency[rung__latency_bucket(
-					  (rung__now_ns() - request->submit_ns) / 1000)],
+					  (request->done_ns - request->submit_ns) / 1000)],
 		                  1);
 		if (status < 0)
 			rung__counter_add(&counters->request_errors, 1);

@@ -31,6 +31,7 @@
 #include "placement/placement.h"
 #include "state/segment.h"
 #include "tier/tier.h"
+#include "watch/watch.h"
 
 /* In this order: a thread waits until a state or a later one is reached. */
 enum rung__request_state {
@@ -40,6 +41,8 @@ enum rung__request_state {
 	RUNG__REQUEST_DONE      /* status and error are final; the caller's until it puts it */
 };
 
+/* refill threads of a store: as many as the statistics page has counters for */
+#define RUNG__REFILLS_MAX   RUNG__FILES_MAX
 #define RUNG__SLOT_NONE     UINT32_MAX
 #define RUNG__MISS_REF_NONE UINT64_MAX
 
@@ -54,8 +57,8 @@ struct rung__slot_batch {
 	bool last;             /* true for the last slot batch of the part */
 };
 
-/* The misses of a request in one file: the share of one refill thread, which owns it from the queue
- * until it is complete. */
+/* The misses of a request that one refill thread reads: those in its file, or in its blocks of the
+ * file. It owns them from the queue until they are complete. */
 struct rung__part {
 	struct rung__link link; /* in refill's queue */
 	struct rung_request *request;
@@ -66,6 +69,8 @@ struct rung__part {
 	 * refill/state.h */
 	uint64_t remote;
 	uint64_t remote_ns; /* when the first of these misses was added */
+	/* rows that are read ahead of their batches: it has no range of misses, and never ends */
+	bool is_ahead;
 	struct rung__link remote_link, touched_link;
 
 	/* device */
@@ -87,6 +92,7 @@ struct rung_request {
 	_Atomic int state;  /* enum rung__request_state */
 	_Atomic int status; /* 0 or the first failure, whose text is `error` */
 	uint64_t submit_ns;
+	uint64_t done_ns; /* of the completion; written before DONE */
 
 	struct rung__misses misses; /* ranks, sorted once queued, and the output row of each */
 	unsigned char *out;         /* the caller's */
@@ -104,8 +110,8 @@ struct rung_request {
 	struct rung__link sort_link;
 
 	/* refill's */
-	struct rung__part parts[RUNG__FILES_MAX]; /* by file */
-	_Atomic uint32_t parts_left;              /* parts that are not complete */
+	struct rung__part parts[RUNG__REFILLS_MAX]; /* by refill thread */
+	_Atomic uint32_t parts_left;                /* parts that are not complete */
 	/* the batch's name in the cache; 0: unknown to the cache */
 	uint64_t batch;
 
@@ -133,21 +139,14 @@ struct rung_request {
 	char error[RUNG__ERROR_BYTES];
 };
 
-/* As in struct rung_store_stats. Any thread adds to them, relaxed. */
-struct rung__counters {
-	_Atomic uint64_t tier_hits[RUNG__TIER_COUNT];
-	_Atomic uint64_t requests, request_errors;
-	/* number of requests by latency, in half octaves of microseconds */
-	_Atomic uint64_t latency[RUNG_LATENCY_BUCKETS];
-	_Atomic uint64_t host_waits, scatters;
-};
-
 struct rung_gpu_sampler;
 
 /**
  * The pool: host memory that cold rows are read into.
  *
- *     [slots of the first refill thread | of the second | … | frames of the cache]
+ *     [slots of the first file | of the second | … | frames of the cache]
+ *
+ * The refill threads of a file have equal parts of its slots.
  *
  * One range of addresses, so that one number is the destination of a read. Slots are private to
  * this process; frames, and the cache's index with them, are one segment that all processes of a
@@ -186,8 +185,8 @@ struct rung__shape {
 	struct rung__placement_set placements;
 };
 
-/** Mailbox of a refill thread. Each has its own lock, so that threads of different files do not
- * wait for each other. */
+/** Mailbox of a refill thread. Each has its own lock, so that threads do not wait for
+ * each other. */
 struct rung__refill_box {
 	pthread_mutex_t lock; /* guards all other members */
 	pthread_cond_t wake;
@@ -245,11 +244,12 @@ struct rung_store {
 	struct rung__cache *cache; /* NULL without frames */
 	/* why this store does not use the cache that its creator shares; "" otherwise */
 	char cache_why[RUNG__ERROR_BYTES];
-	/* indexed by file; empty if no row is cold */
-	struct rung__refill *refills[RUNG__FILES_MAX];
+	/* the threads of the first file, then of the second; empty if no row is cold */
+	struct rung__refill *refills[RUNG__REFILLS_MAX];
 	/* mailboxes of the refill threads */
-	struct rung__refill_box *refill_boxes[RUNG__FILES_MAX];
+	struct rung__refill_box *refill_boxes[RUNG__REFILLS_MAX];
 	uint32_t refill_count;
+	uint32_t threads_per_file;         /* refill threads of each file, at least 1 */
 	uint32_t sector_bytes;             /* smallest alignment of the refill threads' reads */
 	struct rung__announcer *announcer; /* NULL without a cache */
 	/* NULL unless there is a device and some rows are cold */
@@ -259,7 +259,8 @@ struct rung_store {
 
 	pthread_mutex_t lock;
 	pthread_cond_t freed; /* rung_gather() waits here until a request in sync_free is free */
-	/* [request_count]; the last SYNC_REQUESTS of them are for rung_gather() */
+	/* [request_count]; the last SYNC_REQUESTS of them are for rung_gather(). They are followed
+	 * by one for each refill thread, for the rows that it reads ahead */
 	struct rung_request *requests;
 	uint32_t request_count;
 	struct rung__queue free, sync_free;
@@ -276,7 +277,9 @@ struct rung_store {
 	struct rung_store_placement *placements;  /* [placement_count] */
 	uint32_t placement_count;
 
-	struct rung__counters counters;
+	/* the page with the counters; they are in private memory if it has no file */
+	struct rung__watch *watch;
+	uint32_t owner_pid; /* attached: the process that created the store; 0: unknown */
 };
 
 /**
@@ -307,13 +310,19 @@ void rung__request_free(struct rung_request *request);
 /** Record the failure of a request; only the first one is reported. */
 void rung__request_fail(struct rung_request *request, int status, const char *text);
 
-/** The half octave b that contains a number: [2^(b/2), 2^((b+1)/2)). */
+/** The bucket of a number in a histogram of RUNG_LATENCY_BUCKETS buckets. */
 unsigned rung__latency_bucket(uint64_t value);
 
 /** The number of a request, which names it in a device and in refill's references. */
 static inline uint32_t rung__request_index(const struct rung_request *request)
 {
 	return (uint32_t)(request - request->store->requests);
+}
+
+/** The counters that any thread adds to. */
+static inline struct rung__counters *rung__counters(struct rung_store *store)
+{
+	return &store->watch->page->counters;
 }
 
 static inline void rung__counter_add(_Atomic uint64_t *counter, uint64_t n)

@@ -74,7 +74,7 @@ static struct rung__slot_batch *pop(struct rung__queue *slot_batches)
 
 /* ---- the thread ---- */
 
-/* The mailbox of the refill thread that sent it. A request's parts are numbered by file, as the
+/* The mailbox of the refill thread that sent it. A request's parts are numbered as the
  * mailboxes are. */
 static struct rung__refill_box *box_of(const struct rung__device_thread *h,
                                        const struct rung__slot_batch *slot_batch)
@@ -207,7 +207,7 @@ static int launch(struct rung__device_thread *h, const struct rung_request *requ
 	int rc = h->ops->scatter(h->device, rung__request_index(request), &scatter);
 
 	if (rc == 0)
-		rung__counter_add(&h->store->counters.scatters, 1);
+		rung__counter_add(&rung__counters(h->store)->scatters, 1);
 	return rc;
 }
 

@@ -34,7 +34,7 @@ static void fail_bad_id(struct rung_request *request, const struct rung__gather_
 void rung__gather_result_accept(struct rung_request *request,
                                 const struct rung__gather_result *result)
 {
-	_Atomic uint64_t *hits = request->store->counters.tier_hits;
+	_Atomic uint64_t *hits = rung__counters(request->store)->tier_hits;
 
 	/* a failed request counts no hits, as on the CPU, where it fails before hits are counted */
 	if (result->bad_count > 0) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Misses between the gather that found them and refill: they are sorted, announced to the cache,
- * divided into a part for each file, and queued.
+ * divided into a part for each refill thread, and queued.
  *
  * On the CPU the submitting thread does that. With a device a separate thread does it, the sorter,
  * one for all files of the store. 200 k misses take milliseconds, which the other threads cannot
@@ -29,49 +29,59 @@ struct rung__sorter {
 };
 
 /*
- * Create a part for each file with some of the misses. As in a counting sort, misses of one file
- * become contiguous and keep their order: each part must be in the order of its file, so that
- * rows near each other in the file share reads. Files without misses get empty parts, which are
- * not queued.
+ * Sort the misses by refill thread. As in a counting sort, misses of one thread become contiguous
+ * and keep their order: each part must be in the order of its file, so that rows near each other in
+ * the file share reads.
+ * @param at  [refill_count + 1] zeroed; first miss of each thread, then the end
  */
+static void deal(struct rung_request *request, uint64_t *at)
+{
+	const struct rung_store *store = request->store;
+	const struct rung__layout *layout = &store->shape.layout;
+	const uint32_t threads = store->threads_per_file;
+	struct rung__misses *misses = &request->misses;
+
+	for (uint64_t i = 0; i < misses->count; i++)
+		at[rung__row_refill(layout, threads, misses->ranks[i]) + 1]++;
+	for (uint32_t r = 0; r < store->refill_count; r++)
+		at[r + 1] += at[r];
+	memcpy(misses->ranks_tmp, misses->ranks, misses->count * sizeof(*misses->ranks));
+	memcpy(misses->rows_tmp, misses->rows, misses->count * sizeof(*misses->rows));
+	for (uint64_t i = 0; i < misses->count; i++) {
+		uint64_t to = at[rung__row_refill(layout, threads, misses->ranks_tmp[i])]++;
+
+		misses->ranks[to] = misses->ranks_tmp[i];
+		misses->rows[to] = misses->rows_tmp[i];
+	}
+	/* each entry has advanced to the beginning of the next thread */
+	memmove(at + 1, at, store->refill_count * sizeof(*at));
+	at[0] = 0;
+}
+
+/* Create a part for each refill thread. Threads without misses get empty parts, which are not
+ * queued. */
 static void make_parts(struct rung_request *request)
 {
-	const struct rung__layout *layout = &request->store->shape.layout;
-	struct rung__misses *misses = &request->misses;
-	uint64_t at[RUNG__FILES_MAX + 1] = { 0 }; /* first miss of each file, then the end */
+	const uint32_t count = request->store->refill_count;
+	uint64_t at[RUNG__REFILLS_MAX + 1] = { 0 };
 	uint32_t parts = 0;
 
-	if (layout->file_count == 1) { /* the usual case: no miss is moved */
-		at[1] = misses->count;
-	} else {
-		for (uint64_t i = 0; i < misses->count; i++)
-			at[rung__row_file(layout, misses->ranks[i]) + 1]++;
-		for (uint64_t f = 0; f < layout->file_count; f++)
-			at[f + 1] += at[f];
-		memcpy(misses->ranks_tmp, misses->ranks, misses->count * sizeof(*misses->ranks));
-		memcpy(misses->rows_tmp, misses->rows, misses->count * sizeof(*misses->rows));
-		for (uint64_t i = 0; i < misses->count; i++) {
-			uint64_t to = at[rung__row_file(layout, misses->ranks_tmp[i])]++;
-
-			misses->ranks[to] = misses->ranks_tmp[i];
-			misses->rows[to] = misses->rows_tmp[i];
-		}
-		/* each entry has advanced to the beginning of the next file */
-		memmove(at + 1, at, layout->file_count * sizeof(*at));
-		at[0] = 0;
-	}
-	for (uint64_t f = 0; f < layout->file_count; f++) {
-		request->parts[f] = (struct rung__part){
+	if (count == 1) /* the usual case: no miss is moved */
+		at[1] = request->misses.count;
+	else
+		deal(request, at);
+	for (uint32_t r = 0; r < count; r++) {
+		request->parts[r] = (struct rung__part){
 			.request = request,
-			.first = at[f],
-			.end = at[f + 1],
-			.cursor = at[f],
+			.first = at[r],
+			.end = at[r + 1],
+			.cursor = at[r],
 			.remote = RUNG__MISS_REF_NONE,
-			.placed = at[f],
-			.slot_batch_first = at[f],
+			.placed = at[r],
+			.slot_batch_first = at[r],
 			.held_head = RUNG__SLOT_NONE,
 		};
-		parts += at[f] < at[f + 1];
+		parts += at[r] < at[r + 1];
 	}
 	/* set before the first part is queued, because refill and the device thread count down from
 	 * this number */
@@ -129,7 +139,7 @@ void rung__misses_queue(struct rung_request *request)
 {
 	struct rung_store *store = request->store;
 	struct rung__misses *misses = &request->misses;
-	bool has[RUNG__FILES_MAX];
+	bool has[RUNG__REFILLS_MAX];
 
 	/* rank order is the order of the files, and makes equal ranks adjacent, so each row is read
 	 * once */
@@ -142,11 +152,11 @@ void rung__misses_queue(struct rung_request *request)
 	make_parts(request);
 	/* the request can complete and be reused as soon as its last part is queued, so it is not
 	 * accessed after that */
-	for (uint32_t f = 0; f < store->refill_count; f++)
-		has[f] = request->parts[f].end > request->parts[f].first;
-	for (uint32_t f = 0; f < store->refill_count; f++) {
-		if (has[f])
-			rung__refill_queue(store->refill_boxes[f], &request->parts[f]);
+	for (uint32_t r = 0; r < store->refill_count; r++)
+		has[r] = request->parts[r].end > request->parts[r].first;
+	for (uint32_t r = 0; r < store->refill_count; r++) {
+		if (has[r])
+			rung__refill_queue(store->refill_boxes[r], &request->parts[r]);
 	}
 }
 

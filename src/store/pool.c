@@ -113,6 +113,11 @@ static int open_cache(struct rung_store *store, int cache_fd)
 		rc = rung__cache_open(&shape, pool->index, pool->shared.base ? seat_fd : -1,
 		                      cache_fd < 0, window_rows(store), RUNG__CACHE_BATCHES_MAX,
 		                      &store->cache);
+	/* rows staged in place are in the order of the vertices, not of the ranks that the cache
+	 * knows: they are not read ahead */
+	if (rc == 0 && store->opts.window != RUNG_WINDOW_NONE &&
+	    !store->shape.layout.vertex_of_rank)
+		rc = rung__ahead_open(store->cache);
 	return rc == 0 ? rung__announcer_create(store, &store->announcer) : rc;
 }
 

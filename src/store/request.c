@@ -38,20 +38,25 @@ int rung_request_poll(struct rung_request *request)
  * over. The interval grows with the time waited (rung__poll_ns()). */
 static void complete_within(struct rung_request *request, int64_t timeout_ns)
 {
+	struct rung_store *store = request->store;
 	const uint64_t begin_ns = rung__now_ns();
 	uint64_t waited_ns = 0;
 
 	if (rung_request_poll(request))
 		return;
-	rung__counter_add(&request->store->counters.host_waits, 1);
+	rung__counter_add(&rung__counters(store)->host_waits, 1);
+	if (timeout_ns == 0)
+		return;
+	rung__watch_wait_begin(store->watch, RUNG__WAIT_ROWS);
 	while (timeout_ns < 0 || waited_ns < (uint64_t)timeout_ns) {
 		const struct timespec pause = { .tv_nsec = (long)rung__poll_ns(waited_ns) };
 
 		nanosleep(&pause, NULL);
 		if (rung_request_poll(request))
-			return;
+			break;
 		waited_ns = rung__now_ns() - begin_ns;
 	}
+	rung__watch_wait_end(store->watch, RUNG__WAIT_ROWS);
 }
 
 /* The lock is acquired even if the state is reached already: refill may still hold it inside
@@ -59,12 +64,16 @@ static void complete_within(struct rung_request *request, int64_t timeout_ns)
 static bool await_state(struct rung_request *request, int state, int64_t timeout_ns)
 {
 	struct timespec until = rung__deadline(timeout_ns < 0 ? 0 : (uint64_t)timeout_ns);
+	/* before the lock is acquired, because the begin of a wait has its own */
+	const bool blocks = timeout_ns != 0 && state_of(request) < state;
 	int waited = 0; /* 0, or ETIMEDOUT */
 	bool there;
 
+	if (blocks)
+		rung__watch_wait_begin(request->store->watch, RUNG__WAIT_ROWS);
 	pthread_mutex_lock(&request->lock);
 	if (request->store->device && state_of(request) < state)
-		rung__counter_add(&request->store->counters.host_waits, 1);
+		rung__counter_add(&rung__counters(request->store)->host_waits, 1);
 	while (!(there = state_of(request) >= state) && waited != ETIMEDOUT) {
 		if (timeout_ns < 0)
 			pthread_cond_wait(&request->done, &request->lock);
@@ -72,6 +81,8 @@ static bool await_state(struct rung_request *request, int state, int64_t timeout
 			waited = pthread_cond_timedwait(&request->done, &request->lock, &until);
 	}
 	pthread_mutex_unlock(&request->lock);
+	if (blocks)
+		rung__watch_wait_end(request->store->watch, RUNG__WAIT_ROWS);
 	return there;
 }
 
@@ -189,8 +200,12 @@ struct rung_request *rung__request_acquire(struct rung_store *store, bool sync)
 		rung__request_harvest(store, !sync);
 	pthread_mutex_lock(&store->lock);
 	/* each rung_gather() waits for its request and then frees it, so this wait ends */
-	while (sync && rung__queue_is_empty(list))
-		pthread_cond_wait(&store->freed, &store->lock);
+	if (sync && rung__queue_is_empty(list)) {
+		rung__watch_wait_begin(store->watch, RUNG__WAIT_ROWS);
+		while (rung__queue_is_empty(list))
+			pthread_cond_wait(&store->freed, &store->lock);
+		rung__watch_wait_end(store->watch, RUNG__WAIT_ROWS);
+	}
 	request = RUNG__ENTRY(rung__queue_pop(list), struct rung_request, link);
 	pthread_mutex_unlock(&store->lock);
 	assert(!request || state_of(request) == RUNG__REQUEST_FREE);

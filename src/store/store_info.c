@@ -33,15 +33,8 @@ int rung_store_copy(struct rung_store *store, void *to, const void *from, uint64
 	return 0;
 }
 
-/* Relaxed: counters are independent of each other, and a snapshot of a running store need not add
- * up. */
-static uint64_t counter(const _Atomic uint64_t *value)
-{
-	return atomic_load_explicit(value, memory_order_relaxed);
-}
-
-/* The counters of the store itself; refill and the cache add theirs. Tiers that a store on the CPU
- * cannot have are left out. */
+/* All counters but those of the cache. Tiers that a store on the CPU cannot have are left out.
+ * Counters are independent of each other, and a snapshot of a running store need not add up. */
 static void fill_stats(const struct rung_store *store, struct rung_store_stats *stats)
 {
 	static const char *const names[] = {
@@ -49,22 +42,19 @@ static void fill_stats(const struct rung_store *store, struct rung_store_stats *
 		RUNG__TIER_LIST(TIER_NAME)
 #undef TIER_NAME
 	};
-	const struct rung__counters *c = &store->counters;
+	const struct rung__counters *counters = &store->watch->page->counters;
 
 	for (unsigned t = rung__first_tier(store->device != NULL); t < RUNG__TIER_COUNT; t++) {
 		unsigned i = stats->tier_count++;
 
 		stats->tiers[i].name = names[t];
 		stats->tiers[i].rows = store->shape.tiers[t].row_count;
-		stats->tiers[i].hits = counter(&c->tier_hits[t]);
+		stats->tiers[i].hits =
+			atomic_load_explicit(&counters->tier_hits[t], memory_order_relaxed);
 		stats->tiers[i].bytes = stats->tiers[i].hits * store->shape.layout.row_bytes;
 	}
-	stats->requests = counter(&c->requests);
-	stats->request_errors = counter(&c->request_errors);
-	stats->host_waits = counter(&c->host_waits);
-	stats->scatters = counter(&c->scatters);
-	for (unsigned b = 0; b < RUNG_LATENCY_BUCKETS; b++)
-		stats->latency[b] = counter(&c->latency[b]);
+	rung__watch_sum(store->watch->page, store->refill_count, rung__now_ns(), stats);
+	stats->stats_page_why = store->watch->why;
 }
 
 int rung_store_stats(const struct rung_store *store, struct rung_store_stats *stats_out)

@@ -139,6 +139,8 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 	opts.queue_depth = opts.queue_depth ? opts.queue_depth : plan->queue_depth;
 	opts.merge_gap_bytes =
 		opts.merge_gap_bytes ? opts.merge_gap_bytes : plan->tuning.merge_gap_bytes;
+	opts.refill_threads =
+		opts.refill_threads ? opts.refill_threads : plan->tuning.refill_threads;
 	if (plan->vertex_count != info->vertex_count || plan->row_bytes != info->features.row_bytes)
 		return rung__fail(
 			RUNG_E_INVAL,

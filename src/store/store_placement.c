@@ -242,7 +242,7 @@ static void inspect_slots(struct rung_store *store, const struct rung__placement
 		                   sizes->slots_bytes, &placement);
 		mapped[f] = (struct rung__mapped){ .at = slots, .bytes = sizes->slots_bytes };
 		query_part(store, slots, &placement, 0, store->binds, &list[f]);
-		list[f].cpu_node = rung__refill_node(store->refills[f]);
+		list[f].cpu_node = rung__refill_node(store->refills[f * store->threads_per_file]);
 	}
 }
 

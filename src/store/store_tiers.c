@@ -4,9 +4,11 @@
  * threads. After a failure at any point rung__store_release() releases what exists so far: members
  * that were not reached are zero.
  */
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "gather/copy.h"
 #include "plan/plan.h"
 #include "share/share.h"
 #include "store/store.h"
@@ -17,6 +19,7 @@
 #define REQUESTS_MAX        4096u
 #define BATCH_ROWS_DEFAULT  (1u << 20)
 #define QUEUE_DEPTH_DEFAULT 64u
+#define THREAD_SLOTS_MIN    4u /* fewest slots of one of several refill threads of a file */
 #define CLOSE_WAIT_NS       60000000000ull /* longest wait for the gathers in flight on a device */
 /* requests reserved for rung_gather(), which can block until one is free: its requests always
  * complete, while those of rung_gather_submit() stay in use until the caller puts them */
@@ -36,11 +39,16 @@ static int copy_opts(const struct rung_store_opts *user_opts, struct rung_store_
 	if (opts->requests_max > REQUESTS_MAX)
 		return rung__fail(RUNG_E_INVAL, "requests_max %u is too large; give at most %u",
 		                  opts->requests_max, REQUESTS_MAX);
-	if ((unsigned)opts->engine > RUNG_ENGINE_NVME)
+	if ((unsigned)opts->engine > RUNG_ENGINE_NULL_INSTANT)
 		return rung__fail(RUNG_E_INVAL,
 		                  "engine %d is not a valid value; use RUNG_ENGINE_AUTO, "
-		                  "_IO_URING, _PREAD, _IO_URING_POLL or _NVME",
+		                  "_IO_URING, _PREAD, _IO_URING_POLL, _NVME, _NULL or "
+		                  "_NULL_INSTANT",
 		                  (int)opts->engine);
+	if (opts->window > RUNG_WINDOW_MAX && opts->window != RUNG_WINDOW_NONE)
+		return rung__fail(RUNG_E_INVAL,
+		                  "a window of %u batches is too long; give at most %u",
+		                  opts->window, RUNG_WINDOW_MAX);
 	return 0;
 }
 
@@ -82,7 +90,7 @@ static int init_requests(struct rung_store *store, uint32_t sync_requests)
 {
 	uint32_t wanted = store->opts.requests_max + sync_requests;
 
-	store->requests = rung__zalloc_array(wanted, sizeof(*store->requests));
+	store->requests = rung__zalloc_array(wanted + RUNG__FILES_MAX, sizeof(*store->requests));
 	for (uint32_t i = 0; store->requests && i < wanted; i++) {
 		struct rung_request *request = &store->requests[i];
 		struct rung__queue *list =
@@ -166,7 +174,38 @@ static int open_host(struct rung_store *store)
 	return store->is_shared ? rung__segment_seal("rung-host", &store->host_memory) : 0;
 }
 
-/* Open the pool and the cache, and start a refill thread for each file. */
+/* Engines that read nothing must not fill a cache that other processes use, nor lists, from which
+ * vertices are drawn. */
+static int check_engine(const struct rung_store *store)
+{
+	const bool reads_nothing = store->opts.engine == RUNG_ENGINE_NULL ||
+	                           store->opts.engine == RUNG_ENGINE_NULL_INSTANT;
+
+	if (!reads_nothing ||
+	    !(store->is_shared || store->attached || store->shape.layout.is_lists))
+		return 0;
+	return rung__fail(RUNG_E_INVAL,
+	                  "%s: the engines null and null_instant read nothing, and %s; use engine "
+	                  "auto",
+	                  store->dataset_dir,
+	                  store->shape.layout.is_lists ? "neighbour lists are in the file"
+	                                               : "other processes use this store");
+}
+
+/* The number requested, if there are counters for that many threads, and slots: a read that
+ * does not complete must not stop its thread. Each has at least one read in flight. */
+static uint32_t threads_per_file(const struct rung_store *store)
+{
+	const uint64_t files = store->shape.layout.file_count;
+	const uint64_t most =
+		RUNG__MIN(RUNG__REFILLS_MAX / files, store->shape.slot_count / THREAD_SLOTS_MIN);
+
+	return (uint32_t)RUNG__MAX(
+		RUNG__MIN(RUNG__MIN(store->opts.refill_threads, store->opts.queue_depth), most),
+		1u);
+}
+
+/* Open the pool and the cache, and start the refill threads of each file. */
 static int open_cold(struct rung_store *store, const struct rung__reader_ops *ops, int cache_fd)
 {
 	struct rung__reader_args args = {
@@ -177,22 +216,60 @@ static int open_cold(struct rung_store *store, const struct rung__reader_ops *op
 		.buffered = store->opts.buffered,
 		.merge_gap_bytes = store->opts.merge_gap_bytes,
 	};
+	uint32_t refills;
 	int rc;
 
 	if (store->shape.tiers[RUNG__TIER_NVME].row_count == 0)
 		return 0;
-	rc = rung__pool_open(store, cache_fd);
-	for (uint32_t f = 0; rc == 0 && f < store->shape.layout.file_count; f++) {
-		args.file_idx = f;
-		rc = rung__refill_start(store, f, ops, &args);
+	rc = check_engine(store);
+	if (rc == 0)
+		rc = rung__pool_open(store, cache_fd);
+	store->threads_per_file = threads_per_file(store);
+	refills = (uint32_t)store->shape.layout.file_count * store->threads_per_file;
+	for (uint32_t r = 0; rc == 0 && r < refills; r++) {
+		rc = rung__refill_start(store, r, ops, &args);
 		store->refill_count += rc == 0;
 	}
-	for (uint32_t f = 0; f < store->refill_count; f++) {
-		uint32_t align = rung__refill_align(store->refills[f]);
+	for (uint32_t r = 0; r < store->refill_count; r++) {
+		uint32_t align = rung__refill_align(store->refills[r]);
 
-		store->sector_bytes = f == 0 ? align : RUNG__MIN(store->sector_bytes, align);
+		store->sector_bytes = r == 0 ? align : RUNG__MIN(store->sector_bytes, align);
 	}
 	return rc;
+}
+
+/* Fill in the statistics page, and let other processes see it. */
+static void publish(struct rung_store *store)
+{
+	static const char *const names[] = {
+#define TIER_NAME(id, name) [id] = name,
+		RUNG__TIER_LIST(TIER_NAME)
+#undef TIER_NAME
+	};
+	struct rung__watch_page *page = store->watch->page;
+	struct rung_store_stats stats = { .engine = "none" };
+	char *full_path;
+
+	for (uint32_t f = store->refill_count; f-- > 0;)
+		rung__refill_stats(store->refills[f], &stats);
+	for (unsigned t = rung__first_tier(store->device != NULL); t < RUNG__TIER_COUNT; t++) {
+		page->tiers[t].rows = store->shape.tiers[t].row_count;
+		rung__watch_text(page->tiers[t].name, sizeof(page->tiers[t].name), names[t]);
+	}
+	page->is_lists = store->shape.layout.is_lists != 0;
+	page->is_attached = store->attached;
+	page->owner_pid = store->owner_pid;
+	page->file_count = store->refill_count;
+	page->row_bytes = store->shape.layout.row_bytes;
+	page->cache_rows = store->cache ? store->shape.frame_count : 0;
+	page->queue_depth = stats.queue_depth * store->shape.layout.file_count;
+	rung__watch_text(page->engine, sizeof(page->engine), stats.engine);
+	/* a reader has another working directory */
+	full_path = realpath(store->dataset_dir, NULL);
+	rung__watch_text(page->dataset, sizeof(page->dataset),
+	                 full_path ? full_path : store->dataset_dir);
+	free(full_path);
+	rung__watch_publish(store->watch);
 }
 
 static void init_locks(struct rung_store *store)
@@ -222,6 +299,8 @@ int rung__store_open_tiers(struct rung_store *store, const struct rung__reader_o
 	rung_topology_destroy(store->topology);
 	store->topology = NULL;
 	drop_vertices(store);
+	if (rc == 0)
+		publish(store);
 	return rc;
 }
 
@@ -247,6 +326,7 @@ static void free_store(struct rung_store *store, bool leave_peer)
 	rung__free(store->placements);
 	rung__free(store->placement_list);
 	rung__free(store->dataset_dir);
+	rung__watch_close(store->watch);
 	fini_requests(store);
 	pthread_cond_destroy(&store->freed);
 	pthread_mutex_destroy(&store->lock);
@@ -265,10 +345,13 @@ int rung__store_new(const struct rung_store_opts *user_opts, bool of_lists,
 	store = rung__zalloc(sizeof(*store));
 	if (!store)
 		return rung__fail(RUNG_E_NOMEM, "store: out of memory");
+	rung__caches_find(); /* before the first gather, which calls nothing of the system */
 	store->opts = opts;
 	store->alive_fd = -1;
 	init_locks(store);
-	rc = init_requests(store, of_lists ? SYNC_REQUESTS_LISTS : SYNC_REQUESTS);
+	rc = rung__watch_open(&store->watch);
+	if (rc == 0)
+		rc = init_requests(store, of_lists ? SYNC_REQUESTS_LISTS : SYNC_REQUESTS);
 	if (rc < 0) {
 		free_store(store, false);
 		return rc;

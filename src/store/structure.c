@@ -190,6 +190,7 @@ struct rung_store_opts rung__structure_opts(const struct rung_store_opts *caller
 	opts.requests_max = 1; /* nothing is submitted without waiting */
 	opts.batch_rows_max = RUNG__LIST_BLOCKS_MAX;
 	opts.queue_depth = caller->queue_depth;
+	opts.refill_threads = caller->refill_threads;
 	opts.engine = caller->engine;
 	opts.no_merge = caller->no_merge;
 	opts.buffered = caller->buffered;
@@ -210,6 +211,8 @@ static int open_blocks(const struct rung_dataset *ds, const struct rung_plan *pl
 	opts.queue_depth = opts.queue_depth ? opts.queue_depth : plan->queue_depth;
 	opts.merge_gap_bytes =
 		opts.merge_gap_bytes ? opts.merge_gap_bytes : plan->tuning.merge_gap_bytes;
+	opts.refill_threads =
+		opts.refill_threads ? opts.refill_threads : plan->tuning.refill_threads;
 	rc = rung__store_new(&opts, true, &store);
 	if (rc < 0)
 		return rc;
@@ -328,7 +331,8 @@ int rung_structure_stats(const struct rung_structure *structure, struct rung_sto
 	const struct rung__structure *full = (const struct rung__structure *)structure;
 	struct rung_store_stats stats = { .engine = "none",
 		                          .engine_why = "the graph has no edges",
-		                          .cache_why = "" };
+		                          .cache_why = "",
+		                          .stats_page_why = "" };
 
 	return full->store
 	               ? rung_store_stats(full->store, stats_out)

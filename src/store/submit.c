@@ -40,6 +40,7 @@ static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids
 {
 	struct rung_store *store = request->store;
 	struct rung__misses *misses = &request->misses;
+	struct rung__counters *counters = rung__counters(store);
 	struct rung__gather gather = {
 		.view = &store->host_view,
 		.rank_of_vertex = ids->space == RUNG_VERTICES ? store->rank_of_vertex : NULL,
@@ -58,8 +59,8 @@ static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids
 	rc = rung__gather_run(&gather, ids, misses);
 	if (rc < 0)
 		return rc;
-	rung__counter_add(&store->counters.tier_hits[RUNG__TIER_HOST], ids->count - misses->count);
-	rung__counter_add(&store->counters.tier_hits[RUNG__TIER_NVME], misses->count);
+	rung__counter_add(&counters->tier_hits[RUNG__TIER_HOST], ids->count - misses->count);
+	rung__counter_add(&counters->tier_hits[RUNG__TIER_NVME], misses->count);
 	/* relaxed, because the queue's lock publishes it with the rest of the request */
 	atomic_store_explicit(&request->state, RUNG__REQUEST_BUSY, memory_order_relaxed);
 	if (misses->count == 0)
@@ -90,7 +91,7 @@ static int start(struct rung_request *request, const struct rung_ids *ids, uint6
 	else
 		rc = start_on_cpu(request, ids, index_first, out, out_stride);
 	if (rc == 0)
-		rung__counter_add(&request->store->counters.requests, 1);
+		rung__counter_add(&rung__counters(request->store)->requests, 1);
 	return rc;
 }
 

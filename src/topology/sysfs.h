@@ -111,6 +111,17 @@ int rung__sys_field(struct rung__sys *sys, const char *key, const char **value_o
 int rung__sys_field_ids(struct rung__sys *sys, const char *key, uint32_t limit,
                         struct rung_id_list *list_out);
 
+/** A data cache of a CPU. bytes 0: the kernel does not report it. */
+struct rung__sys_cache {
+	uint64_t level, bytes;
+	struct rung_id_list cpus; /* CPUs that share it */
+};
+
+/** The second-level cache of a CPU, and its cache of the highest level.
+ * @return 0 or a failure */
+int rung__sys_caches(struct rung__sys *sys, uint32_t cpu, struct rung__sys_cache *second_out,
+                     struct rung__sys_cache *last_out);
+
 /** A number that consists only of digits in base 10 or 16 and is followed by `end`. */
 bool rung__number_of_text(const char *text, unsigned base, uint64_t most, const char *end,
                           uint64_t *number_out);

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """tools/debian_graph.py on a small archive whose graph is computed by hand."""
+import json
 import math
 import os
 import struct
@@ -145,6 +146,47 @@ class DebianGraph(CliTest):
     def test_an_empty_archive_is_refused(self):
         self.assertIn("apt-get update", self.make("\n\n", code=1).stderr)
         self.assertEqual(os.listdir(self.folder), ["available"])
+
+
+class Report(CliTest):
+    """tools/demo_report.py, which ends the demo."""
+
+    def result(self, name, seconds, loss=0.5, command="rung plan x"):
+        result = {"epochs": [{"seconds": s, "loss": loss, "valid_loss": 0.25,
+                              "valid_accuracy": 0.75} for s in seconds],
+                  "valid_accuracy": 0.75, "test_accuracy": 0.8, "majority_accuracy": 0.1,
+                  "tiers": [{"name": "host", "hits": 20}, {"name": "nvme", "hits": 60}],
+                  "verdict": {"wait_share": 0.125, "command": command}}
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            json.dump(result, file)
+        return self.path(name)
+
+    def report(self, *files):
+        script = os.path.join(os.path.dirname(SCRIPT), "demo_report.py")
+        return subprocess.run([sys.executable, script, *files, files[1], "10 %"], text=True,
+                              capture_output=True, check=False)
+
+    def test_it_compares_the_medians(self):
+        whole = self.result("all", [1, 2, 90])
+        for seconds, says in (([2.5, 0, 99], "25 % slower than"), ([9, 1.5, 1], "25 % faster than"),
+                              ([2.01, 2.01, 2.01], "as fast as")):
+            done = self.report(self.result("part", seconds), whole)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertIn("10 %% of the features in memory: %s with all in memory, the same losses"
+                          % says, done.stdout)
+            for word in ("25.00 %", "12.50 %", "80.00 %", "next: rung plan x"):
+                self.assertIn(word, done.stdout)
+
+    def test_other_losses_fail(self):
+        whole = self.result("all", [1, 2, 3])
+        done = self.report(self.result("part", [1, 2, 3], loss=0.5000000001), whole)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("OTHER LOSSES", done.stdout)
+        self.assertIn("have different losses", done.stderr)
+
+    def test_a_verdict_without_a_command(self):
+        whole = self.result("all", [1, 2, 3], command=None)
+        self.assertNotIn("next", self.report(whole, whole).stdout)
 
 
 if __name__ == "__main__":

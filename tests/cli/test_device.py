@@ -44,7 +44,7 @@ class WithoutGpu(CliTest):
                               "gpu_count": None,
                               "map_on_gpu": None, "host_waits": None, "scatters": None,
                               "attached": False})
-            plan = self.json_of("plan", self.staged, *args)
+            plan = self.json_of("plan", self.staged, "--host", "max", *args)
             self.assertEqual((plan["device"], plan["device_why"], plan["gpus"]), ("cpu", None, []))
 
     def test_device_cuda_exits_with_77(self):

@@ -313,7 +313,7 @@ class Refused(GenerateTest):
         args = [self.out, "--model", "arxiv", "--vertices", 20000, "--width", 1]
         done = self.run_rung("generate", *args, "--memory", 1, code=2)
         self.assertIn("--memory: 1 bytes are not enough", done.stderr)
-        least = done.stderr.split()[-1]
+        least = done.stderr.partition("at least ")[2].split(";")[0]
         self.refused(*args, "--memory", int(least) - 1, code=2, says=least)
         self.assertEqual(self.generate(*args[1:], "--memory", least, "--threads", 4)["threads"], 1)
 

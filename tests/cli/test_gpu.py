@@ -88,7 +88,8 @@ class Mixes(GpuTest):
         for name, (variables, options) in MIXES.items():
             with self.subTest(name):
                 self.machine(**variables)
-                plan = self.json_of("plan", alone, "--fanout", 5, "--batch", 50, *options)
+                plan = self.json_of("plan", alone, "--host", "max", "--fanout", 5,
+                                    "--batch", 50, *options)
                 found = self.bench_ranks(*options, "--threads", 2)
                 self.assertEqual((plan["device"], plan["device_why"]), ("cuda", None))
                 self.assertEqual((found["device"], found["gpu"], found["gpu_count"]),
@@ -158,7 +159,7 @@ class Machines(GpuTest):
         for name, more in (("plan", []), ("bench", ["--rows", "1000"])):
             self.assertEqual(self.run_rung(name, self.staged, *options, *more).stderr,
                              "rung %s: %s\n" % (name, why))
-        plan = self.json_of("plan", self.staged, *options)
+        plan = self.json_of("plan", self.staged, "--host", "max", *options)
         self.assertEqual((plan["device"], plan["device_why"], plan["gpus"]), ("cuda", why, [0]))
         self.assertEqual([tier["rows"] for tier in plan["tiers"]][:2], [VERTICES // 5, 0])
         self.assertEqual(self.bench_ranks(*options)["device_why"], why)
@@ -167,9 +168,9 @@ class Machines(GpuTest):
         self.machine(RUNG_SIM_GPU_BYTES="100000")
         for args, says in ((["--gpu", "max"],
                             'rows of the tier "gpu" of %d bytes' % (VERTICES * ROW_BYTES)),
-                           (["--gpu", "0", "--ids", "uniform", "--rows", "20000"],
+                           (["--gpu", "0", "--ids", "uniform", "--rows", "20000", "--warmup", "0"],
                             "an allocation of 160000 bytes"),
-                           (["--gpu", "0", "--ids", "uniform", "--rows", "3000"],
+                           (["--gpu", "0", "--ids", "uniform", "--rows", "3000", "--warmup", "0"],
                             "not enough memory for the output of all requests")):
             message = self.fails("bench", self.staged, *args, code=1,
                                  says=["GPU 0: not enough memory for ", says])
@@ -261,7 +262,7 @@ class Reports(GpuTest):
             self.assertEqual(set(on_gpu), set(on_cpu))
             self.assertEqual({key: on_gpu[key] for key in on_gpu
                               if on_gpu[key] != on_cpu[key] and not key.startswith("engine")},
-                             dict({key: "number" for key in forecast}, gpus=["number"],
+                             dict(dict.fromkeys(forecast, "number"), gpus=["number"],
                                   threads="null") if name == "plan" else
                              {"gpu": "number", "gpu_name": "text", "gpu_count": "number",
                               "map_on_gpu": "boolean",
@@ -284,7 +285,7 @@ class Reports(GpuTest):
     def test_predicted_seconds_use_the_rate_of_each_tier(self):
         self.machine(RUNG_SIM_GPUS="2")
         options = ["--peers", "2", "--gpu", "20%", "--replicate", "8%", "--host", SOME]
-        plan = self.json_of("plan", self.staged, *options, "--profile",
+        plan = self.json_of("plan", self.staged, "--host", "max", *options, "--profile",
                             self.profile("gpu", "peer", "host"))
         share = {tier["name"]: tier["hit_share"] for tier in plan["tiers"]}
         rows = plan["rows_per_batch"]
@@ -306,23 +307,26 @@ class Reports(GpuTest):
         for rungs in ((), ("gpu",), ("gpu", "host")):
             profile = self.profile(*rungs)
             missing = [rung for rung in ("gpu", "peer", "host") if rung not in rungs]
-            self.assertEqual(self.json_of("plan", self.staged, *options, "--profile",
+            self.assertEqual(self.json_of("plan", self.staged, "--host", "max",
+                                          *options, "--profile",
                                           profile)["assumed"], missing)
+            text = self.run_rung("plan", self.staged, "--host", "max", *options, "--profile",
+                                 profile).stdout
             self.assertIn("by the profile %s, which has no rates of GPU reads from %s: they are "
-                          "assumed" % (profile, ", ".join(missing)),
-                          self.run_rung("plan", self.staged, *options, "--profile", profile).stdout)
+                          "assumed" % (profile, ", ".join(missing)), " ".join(text.split()))
             bench = self.json_of("bench", self.staged, *options, "--rows", 1000, "--profile",
                                  profile)
             self.assertEqual(bench["predicted"]["assumed"], missing)
-        assumed = self.json_of("plan", self.staged, *options)
-        self.assertEqual((assumed["assumed"], assumed["profile"]), (None, None))
+        assumed = self.json_of("plan", self.staged, "--host", "max", *options)
+        self.assertEqual((assumed["assumed"][-2:], assumed["profile"]), (["host", "nvme"], None))
         self.assertGreater(assumed["link_seconds_per_batch"], 0)
         self.assertIn("rates of the machine are assumed",
-                      self.run_rung("plan", self.staged, *options).stdout)
+                      self.run_rung("plan", self.staged, "--host", "max", *options).stdout)
 
     def test_one_gpu_as_three_reads_its_own_memory(self):
         self.machine()
-        plan = self.json_of("plan", self.staged, "--gpus", "0,0,0", "--gpu", "max", "--profile",
+        plan = self.json_of("plan", self.staged, "--host", "max", "--gpus", "0,0,0", "--gpu",
+                            "max", "--profile",
                             self.profile("gpu"))
         self.assertEqual((plan["peer_seconds_per_batch"], plan["link_seconds_per_batch"],
                           plan["assumed"]), (0, 0, []))
@@ -334,8 +338,8 @@ class Reports(GpuTest):
         self.machine(RUNG_SIM_GPUS="2")
         options = ["--peers", "2", "--gpu", "20%", "--host", SOME]
         self.assertIn("\nGPU 0 gathers; rows are interleaved with GPU 1\n",
-                      self.run_rung("plan", self.staged, *options).stdout)
-        text = self.run_rung("bench", self.staged, *options, "--rows", "1000").stdout
+                      self.run_rung("plan", self.staged, "--host", "max", *options).stdout)
+        text = self.run_rung("bench", self.staged, *options, "--rows", "1000", "--explain").stdout
         self.assertRegex(text,
                          r"\ngathered by GPU 0, simulated GPU; \d+ scatters, the host waited \d+ "
                          r"times\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Help, usage errors, sizes, output errors and shell completion."""
+"""Help, usage errors, sizes and output errors."""
 import os
 import re
 import subprocess
@@ -8,7 +8,8 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from clitest import RUNG, TESTS, CliTest, Graph, main, read_npy
 
-COMMANDS = ["generate", "stage", "score", "verify", "info", "plan", "trace", "numa", "bench"]
+COMMANDS = ["generate", "stage", "score", "verify", "info", "plan", "trace", "numa", "bench",
+            "doctor", "top"]
 
 
 class Help(CliTest):
@@ -22,8 +23,9 @@ class Help(CliTest):
                 self.golden("help-%s.txt" % name, done.stdout)
                 self.assertNotRegex(done.stdout, r"(?m) $|^ {7,28}--",
                                     "argp broke a line that just fits; reword it")
-                for option in ("--json", "--quiet", "--threads"):
+                for option in ("--json", "--quiet"):
                     self.assertIn(option, done.stdout)
+                self.assertEqual("--threads" in done.stdout, name not in ("info", "doctor", "top"))
 
     def test_man_pages_list_every_option(self):
         source = os.environ.get("RUNG_SOURCE_DIR", os.path.join(TESTS, ".."))
@@ -34,14 +36,21 @@ class Help(CliTest):
                 page = file.read()
             options = re.findall(r"^ +(?:-., )?--([A-Za-z0-9-]+)",
                                  self.run_rung(name, "--help").stdout, re.MULTILINE)
-            self.assertGreater(len(options), 4)
+            self.assertGreaterEqual(len(options), 4)
             for option in set(options) - {"usage"}:
                 self.assertIn("**--%s**" % option, page, "man page of " + name)
+            letters = re.findall(r"^ +(-.), (--[A-Za-z0-9-]+)",
+                                 self.run_rung(name, "--help").stdout, re.MULTILINE)
+            self.assertGreaterEqual(len(letters), 3)
+            for letter, option in letters:
+                self.assertIn("**%s**, **%s**" % (letter, option), page, "man page of " + name)
 
     def test_version_lists_the_parts_with_reasons(self):
         lines = self.run_rung("--version").stdout.splitlines()
         self.assertRegex(lines[0], r"^rung \d+\.\d+\.\d+ \(.+\)$")
-        parts = {line.split()[0]: line.split(None, 2)[1:] for line in lines[1:]}
+        self.assertEqual(lines[-2], "")
+        self.assertIn("rung doctor", lines[-1])
+        parts = {line.split()[0]: line.split(None, 2)[1:] for line in lines[1:-2]}
         self.assertLessEqual({"io_uring", "numa", "openmp", "cuda", "blas"}, set(parts))
         for state, why in parts.values():
             self.assertIn(state, ("yes", "no"))
@@ -53,7 +62,58 @@ class Help(CliTest):
         self.assertIn("Usage: rung COMMAND", done.stderr)
 
     def test_unknown_command_lists_the_commands(self):
-        self.fails("stag", code=2, says=["'stag'", *COMMANDS, "train"])
+        self.fails("pack", code=2, says=["'pack'", *COMMANDS, "train"])
+
+
+    def test_examples_use_existing_options(self):
+        for name in COMMANDS + (["train"] if self.can_train() else []):
+            with self.subTest(name):
+                text = self.run_rung(name, "--help").stdout
+                _, _, after = text.partition("\nExamples:\n")
+                examples = [line for line in after.splitlines() if line.startswith("  rung ")]
+                self.assertEqual(len(examples), 2, text)
+                for line in examples:
+                    self.assertLessEqual(len(line), 79)
+                    words = line.split(" > ")[0].split()
+                    self.assertEqual(words[:2], ["rung", name])
+                    # "--help" ends the run after the options before it were accepted
+                    self.run_rung(*words[1:], "--help")
+
+    def test_man_pages_have_examples(self):
+        source = os.environ.get("RUNG_SOURCE_DIR", os.path.join(TESTS, ".."))
+        for name in [*COMMANDS, "train"]:
+            with open(os.path.join(source, "tools", "man", "rung-%s.1.md" % name),
+                      encoding="utf-8") as file:
+                self.assertRegex(file.read(), r"\n# EXAMPLES?\n\n(?s:.*?)    (\$ )?rung " + name)
+
+    def test_help_has_headings(self):
+        for name in COMMANDS:
+            text = self.run_rung(name, "--help").stdout
+            headings = re.findall(r"^ (\S.*:)$", text, re.MULTILINE)
+            self.assertEqual(headings[-1], "General:")
+            if name not in ("info", "doctor", "top"):
+                self.assertGreater(len(headings), 2, name)
+                self.assertNotRegex(text, r"\n\n {2,6}-", "options without a heading: " + name)
+
+    def test_help_follows_the_width_of_the_terminal(self):
+        def widest(**variables):
+            env = dict(self.environment(), **variables)
+            done = subprocess.run([RUNG, "plan", "--help"], env=env, stdout=subprocess.PIPE,
+                                  text=True, check=True)
+            return max(map(len, done.stdout.split("Examples:")[0].splitlines()))
+        for columns in (50, 64, 80, 100):
+            width = widest(COLUMNS=str(columns))
+            self.assertLess(width, columns)   # argp keeps the last column free
+            self.assertGreater(width, columns - 12)
+        self.assertEqual(widest(COLUMNS="20"), widest(COLUMNS="50"))
+        self.assertEqual(widest(COLUMNS="500"), widest(COLUMNS="100"))
+        self.assertEqual(widest(COLUMNS="wide"), widest(COLUMNS="80"))
+
+    def test_the_text_of_threads_is_true_for_the_command(self):
+        for name, says in (("bench", "else 1)"), ("numa", "Cores to use on a node"),
+                           ("stage", "one per CPU")):
+            text = " ".join(self.run_rung(name, "--help").stdout.split())
+            self.assertIn(says, text.partition("--threads=N ")[2][:100])
 
 
 class Output(CliTest):
@@ -121,7 +181,7 @@ class Output(CliTest):
 
 class Usage(CliTest):
     def test_too_many_threads(self):
-        for name in COMMANDS:
+        for name in set(COMMANDS) - {"info", "doctor", "top"}:
             with self.subTest(name):
                 self.fails(name, "--threads", 1025, code=2, says=["--threads", "1025", "1024"])
 
@@ -163,11 +223,16 @@ class Usage(CliTest):
 
 class Values(CliTest):
     def test_wrong_sizes(self):
-        for text, says in (("1,5GiB", "not a valid size"), ("10GB", "not a valid size"),
-                           ("-1", "not a valid size"),
-                           ("", "not a valid size"), ("1e9", "not a valid size"),
-                           (".", "not a valid size"),
-                           ("0x10", "not a valid size"), ("5 GiB", "not a valid size"),
+        for text, says in (("1,5GiB", "not a valid size; give one such as 4096, 4GiB, 500M"),
+                           ("10GX", "not a valid size"), ("4GiBB", "not a valid size"),
+                           ("-1", "not a valid size"), ("GiB", "not a valid size"),
+                           ("", "not a valid size"), ("1e-9", "not a valid size"),
+                           (".", "not a valid size"), (".5GiB", "not a valid size"),
+                           ("1.", "not a valid size"), ("1e100", "not a valid size"),
+                           ("0x10", "not a valid size"), (" 5GiB", "not a valid size"),
+                           ("1.5", "not a whole number of bytes"),
+                           ("0.1B", "not a whole number of bytes"),
+                           ("1e99", "2^64"), ("16384PiB", "2^64"),
                            ("101%", "at most 100%"),
                            ("10%%", "not a valid size"), ("lots", "not a valid size"),
                            ("99999999999999999999", "2^64"), ("18446744073709551616", "2^64"),
@@ -181,7 +246,15 @@ class Values(CliTest):
         for args, says in (
                 (["bench", "x", "--rows", "0"], "--rows: '0' is out of range"),
                 (["bench", "x", "--rows", "-3"], "--rows: '-3' is not a whole number"),
-                (["bench", "x", "--rows", "3k"], "--rows: '3k' is not a whole number"),
+                (["bench", "x", "--rows", "3KiB"],
+                 "--rows: '3KiB' is not a whole number; give one such as 5000, 64k or 1.5M"),
+                (["bench", "x", "--rows", "1.5"], "--rows: '1.5' is not a whole number"),
+                (["bench", "x", "--rows", "1.0005k"], "--rows: '1.0005k' is not a whole number"),
+                (["bench", "x", "--rows", "1e20"], "--rows: '1e20' is out of range"),
+                (["numa", "--row-bytes", "512,2MiB"], "--row-bytes: '2MiB' is out of range"),
+                (["numa", "--row-bytes", "10%"], "--row-bytes: '10%' is out of range"),
+                (["numa", "--memory", "4"],
+                 "--memory: '4' is not a size in bytes of at least 64KiB"),
                 (["bench", "x", "--seed", "18446744073709551616"], "out of range"),
                 (["bench", "x", "--threads", "0"],
                  "--threads: '0' is out of range; give 1 to 1024"),
@@ -215,11 +288,11 @@ class Values(CliTest):
                 (["score", "--fanout", "25,0"], "--fanout: '0' is out of range"),
                 (["score", "--iterations", "0"], "--iterations: '0' is out of range"),
                 (["score", "--damping", "0"], "--damping: '0' is out of range"),
-                (["score", "--score", "pagerank"],
-                 "--score: unknown value 'pagerank'; use blend"),
+                (["score", "--score", "closeness"],
+                 "--score: unknown value 'closeness'; use blend"),
                 (["score", "--memory", "10%"], "--memory: '10%' is not in bytes"),
                 (["score", "--memory", "max"], "--memory: 'max' is not in bytes"),
-                (["score", "--memory", "1GB"], "--memory: '1GB' is not a valid size"),
+                (["score", "--memory", "1GX"], "--memory: '1GX' is not a valid size"),
                 (["stage", "--vertices", "0"], "--vertices: '0' is out of range")):
             with self.subTest(args):
                 self.fails(*args, code=2, says=says)
@@ -243,8 +316,8 @@ class Values(CliTest):
 
     def test_wrong_gpu_options(self):
         for args, says in (
-                (["--gpu", "1GB"], "--gpu: '1GB' is not a valid size"),
-                (["--device", "tpu"], "--device: unknown value 'tpu'; use cpu, cuda or auto"),
+                (["--gpu", "1GX"], "--gpu: '1GX' is not a valid size"),
+                (["--device", "npux"], "--device: unknown value 'npux'; use cpu, cuda or auto"),
                 (["--peers", "0"], "--peers: '0' is out of range; give 1 to 16"),
                 (["--peers", "17"], "out of range"),
                 (["--gpus", ""], "--gpus: '' is not a list of GPUs; give their numbers"),
@@ -273,7 +346,10 @@ class Values(CliTest):
         staged = self.stage(graph)
         everything = 256000 + 24 * 512
         for text, room in (("65536", 65536), ("64KiB", 65536), ("65536B", 65536),
-                           ("0.0625MiB", 65536), ("40%", 102400),
+                           ("0.0625MiB", 65536), ("40%", 102400), ("40 %", 102400),
+                           ("64K", 65536), ("64k", 65536), ("64 Ki", 65536), ("64 kib", 65536),
+                           ("65.536kB", 65536), ("0.065536 MB", 65536), ("65.536e3", 65536),
+                           ("1G", everything), ("1GB", everything), ("0.1PiB", everything),
                            ("max", everything), ("1.5GiB", everything), ("100%", 256000),
                            ("18446744073709551615", everything)):
             with self.subTest(text):
@@ -283,6 +359,29 @@ class Values(CliTest):
                                  plan["cache"]["bytes"] + self.lists_bytes(plan))
                 self.assertLessEqual(used, room)
                 self.assertGreater(used, room - 64 - 512)
+
+    def test_counts_have_the_units_of_the_output(self):
+        staged = self.stage(Graph(self.folder))
+        for text, rows in (("1000", 1000), ("1k", 1000), ("1.06 k", 1060), ("1e3", 1000),
+                           ("0.002M", 2000), ("0.000001G", 1000), ("1.5E3", 1500)):
+            with self.subTest(text):
+                # whole requests of 100 rows
+                done = self.json_of("bench", staged, "--rows", text, "--batch", 10,
+                                    "--ids", "uniform")
+                self.assertEqual(done["rows"], -(-rows // 10) * 10)
+
+    def test_a_forgotten_unit(self):
+        graph = Graph(self.folder)
+        staged = self.stage(graph, out="forgotten")
+        for args in (["plan", staged, "--host", 4], ["bench", staged, "--host", 4],
+                     ["trace", staged, "--host", 4],
+                     ["score", "--graph", graph.graph, "--out", "o", "--fanout", 3, "--memory", 4],
+                     ["generate", self.path("model"), "--model", "arxiv", "--memory", 4],
+                     ["stage", *graph.options(), "--out", "o", "--memory", 4]):
+            with self.subTest(args):
+                self.fails(*args, code=2, says=["at least", "did you mean %s 4GiB?" % args[-2]])
+        self.assertNotIn("did you mean", self.fails("plan", staged, "--host", "0.004KiB", code=2,
+                                                    says="at least"))
 
     def lists_bytes(self, plan):
         return sum(part["bytes"] for part in plan["budget"]["parts"]
@@ -307,49 +406,6 @@ class Values(CliTest):
                                  says=["budget", "at least"])
             least = message.split("at least ")[1].split()[0]
             self.json_of("plan", staged, "--host", least)
-
-
-class Completion(CliTest):
-    """Bash completes the commands, options and values that the help lists."""
-    script = os.path.join(os.environ.get("RUNG_BUILD_DIR", "build"), "completions", "rung")
-
-    def offered(self, *words):
-        """Return the completions of the last word."""
-        code = """source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _rung
-                  printf '%s\\n' "${COMPREPLY[@]}" """
-        done = subprocess.run(["bash", "-c", code, "bash", self.script, "rung", *words],
-                              capture_output=True, text=True, check=True)
-        self.assertEqual(done.stderr, "")
-        return done.stdout.split()
-
-    def commands(self):
-        lines = self.run_rung("--help").stdout.splitlines()
-        return [line.split()[0] for line in lines
-                if re.match("  [a-z]", line) and not line.startswith("  rung")
-                and "(not in this build)" not in line]
-
-    def test_commands(self):
-        self.assertEqual(self.offered(""), ["--help", "--version", *self.commands()])
-        self.assertEqual(self.offered("st"), ["stage"])
-
-    def test_options_match_the_help(self):
-        self.assertGreater(len(self.commands()), 7)
-        for command in self.commands():
-            listed = re.findall(r"^ +(?:-., )?--([A-Za-z0-9-]+)",
-                                self.run_rung(command, "--help").stdout, re.MULTILINE)
-            self.assertEqual(sorted(self.offered(command, "--")),
-                             sorted("--" + name for name in set(listed) - {"usage"}), command)
-
-    def test_values(self):
-        self.assertEqual(self.offered("stage", "--pad", ""), ["none", "sector", "auto"])
-        self.assertEqual(self.offered("stage", "--pad", "=", "se"), ["sector"])
-        self.assertEqual(self.offered("stage", "--pad", "="), ["none", "sector", "auto"])
-        self.assertEqual(self.offered("bench", "dir", "--engine", "io"),
-                         ["io_uring_poll", "io_uring"])
-
-    def test_file_names_are_completed_by_the_shell(self):
-        self.assertEqual(self.offered("info", "di"), [])
-        self.assertEqual(self.offered("stage", "--features", "-"), [])
 
 
 if __name__ == "__main__":

@@ -93,7 +93,8 @@ class Results(CliTest):
         self.assertEqual(plan["batches_per_epoch"], 20)
         self.assertAlmostEqual(plan["cold_rows_per_epoch"] / plan["rows_per_epoch"],
                                nvme["hit_share"])
-        self.assertEqual(self.json_of("plan", self.staged, "--batch", 2000)["batches_per_epoch"], 1)
+        self.assertEqual(self.json_of("plan", self.staged, "--host", "max", "--batch",
+                                      2000)["batches_per_epoch"], 1)
 
     def test_plan_reserves_a_share_of_the_budget_for_the_cache(self):
         room = 512 * 1024
@@ -127,13 +128,13 @@ class Results(CliTest):
 
     def test_plan_predicts_seconds_from_a_profile_or_assumed_rates(self):
         assumed = self.json_of("plan", self.staged, "--host", "20%")
-        self.assertIsNone(assumed["profile"])
+        self.assertEqual((assumed["profile"], assumed["assumed"]), (None, ["host", "nvme"]))
         self.assertGreater(assumed["seconds_per_epoch"], 0)
         self.assertIn("rates of the machine are assumed",
                       self.run_rung("plan", self.staged, "--host", "20%").stdout)
         profile = self.profile()
         plan = self.json_of("plan", self.staged, "--host", "20%", "--profile", profile)
-        self.assertEqual((plan["profile"], plan["bound"]), (profile, "nvme"))
+        self.assertEqual((plan["profile"], plan["bound"]), (profile, "drive"))
         self.assertAlmostEqual(plan["seconds_per_epoch"],
                                plan["seconds_per_batch"] * plan["batches_per_epoch"])
         self.assertEqual(plan["seconds_per_batch"],
@@ -143,7 +144,7 @@ class Results(CliTest):
                                     profile).stdout)
         all_there = self.json_of("plan", self.staged, "--host", "max", "--profile", profile)
         self.assertEqual((all_there["bound"], all_there["nvme_seconds_per_batch"],
-                          all_there["merge_gap_bytes"]), ("host memory", 0, None))
+                          all_there["merge_gap_bytes"]), ("memory", 0, None))
         seconds = [self.json_of("plan", self.staged, "--host", share, "--profile",
                                 profile)["seconds_per_epoch"] for share in ("10%", "50%", "max")]
         self.assertEqual(seconds, sorted(seconds, reverse=True))
@@ -179,8 +180,8 @@ class Results(CliTest):
         else:
             self.assertEqual(plan["chosen"]["drives"], ["other9n1"])
             self.assertIn("does not name", plan["chosen"]["drives_why"])
-        self.assertIn("  drive      other9n1: the features are on",
-                      self.run_rung("plan", self.staged, "--host", "20%", "--profile",
+        self.assertIn("drive      other9n1: the features are on",
+                      self.run_rung("plan", self.staged, "--host", "20%", "--explain", "--profile",
                                     self.profile(nvme_read=reads[:2])).stdout)
 
     def chosen_profile(self):
@@ -208,11 +209,12 @@ class Results(CliTest):
         self.assertAlmostEqual(chosen["merge_gap_bytes"], 8192 / 0.95 - row, delta=0.2 * 8192)
         self.assertEqual((plan["queue_depth"], plan["merge_gap_bytes"], plan["threads"]),
                          (19, chosen["merge_gap_bytes"], 2))
-        self.assertIn("each of which takes 100.5 us", chosen["queue_depth_why"])
-        text = self.run_rung("plan", self.staged, "--host", "80%", "--profile", profile).stdout
-        for line in ("  depth      19: ",
-                     "  gap        %d bytes: another read" % chosen["merge_gap_bytes"],
-                     "  threads    2: a core of node 0"):
+        self.assertIn("each of which takes 100 us", chosen["queue_depth_why"])
+        text = self.run_rung("plan", self.staged, "--host", "80%", "--explain", "--profile",
+                             profile).stdout
+        for line in ("\n  depth      19: ",
+                     "\n  gap        %d bytes: another read" % chosen["merge_gap_bytes"],
+                     "\n  threads    2: a core of node 0"):
             self.assertIn(line, text)
         own = self.json_of("plan", self.staged, "--host", "80%", "--profile", profile,
                            "--queue-depth", 5, "--threads", 1)
@@ -222,7 +224,7 @@ class Results(CliTest):
         self.assertFalse(chosen["interleaved"])
         self.assertEqual(chosen["interleaved_why"],
                          plan["placement_why"] or chosen["interleaved_why"])
-        self.assertIsNone(self.json_of("plan", self.staged)["chosen"])
+        self.assertIsNone(self.json_of("plan", self.staged, "--host", "max")["chosen"])
 
     def test_bench_uses_the_choices_of_the_profile(self):
         profile = self.chosen_profile()
@@ -245,9 +247,12 @@ class Results(CliTest):
         self.assertGreater(bench["predicted"]["seconds"], 0)
         self.assertEqual(bench["predicted"]["cache_hits"], 0)
         self.assertGreater(bench["predicted"]["device_reads"], 0)
-        self.assertIn("predicted by " + profile,
-                      self.run_rung("bench", self.staged, "--host", "20%", "--rows", 2000,
-                                    "--profile", profile).stdout)
+        text = self.run_rung("bench", self.staged, "--host", "20%", "--rows", 2000, "--profile",
+                             profile, "--explain").stdout
+        self.assertIn("predicted by " + profile, text)
+        self.assertIn("chosen by " + profile, text)
+        self.assertRegex(text, r"(?m)^  reads .*, drive busy \d+ %$")
+        self.assertRegex(text, r"(?m)^  predicted .* rows/s, bound by drive; measured is ")
         for option in (("--in-flight", 1), ("--look-ahead", 3)):
             self.fails("bench", self.staged, "--profile", profile, *option, code=2,
                        says="omit")
@@ -282,7 +287,7 @@ class Results(CliTest):
         reached = set(self.graph.train)
         train = set(self.graph.train)
         reached.update(u for u, v in self.graph.edges if v in train)
-        plan = self.json_of("plan", self.staged, "--fanout", "all", "--batch",
+        plan = self.json_of("plan", self.staged, "--host", "max", "--fanout", "all", "--batch",
                             len(self.graph.train))
         self.assertEqual(plan["rows_per_batch"], len(reached))
 

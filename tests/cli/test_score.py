@@ -145,8 +145,8 @@ class File(ScoreTest):
         args = ["--graph", self.graph.graph, *self.base, "--out", self.out]
         text = self.run_rung("score", *args, "--score", "degree").stdout
         self.assertRegex(text,
-                         r"^500 vertices, 3000 edges, read in .* s\ndegree in .* s, 1 edge "
-                         r"passes\nwrote .*score.npy\n$")
+                         r"^500 vertices, 3000 edges, read in .*s\ndegree in .*s, 1 edge "
+                         r"pass\nwrote .*score.npy\n$")
         self.assertIn("8 batches sampled\n", self.run_rung("score", *args).stdout)
 
     def test_one_vertex_and_no_edges(self):

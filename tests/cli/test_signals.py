@@ -4,6 +4,7 @@ import fcntl
 import filecmp
 import json
 import os
+import re
 import select
 import signal
 import struct
@@ -91,14 +92,14 @@ class Signals(CliTest):
                         library, "-ldl"], input=source, text=True, check=True)
         self.variables["LD_PRELOAD"] = library
 
-    def stalled(self, name, *args, begin=0, after=0):
+    def stalled(self, name, *args, begin=0, after=0, start=None):
         """Start the command on a drive that stops answering; return when a read is blocked."""
         self.shim(STALLING)
         self.variables.update(STALL_NAME=name, STALL_FROM=str(begin), STALL_AFTER=str(after),
                               STALL_MARK=self.mark)
         if os.path.exists(self.mark):
             os.unlink(self.mark)
-        process = self.start(*args)
+        process = (start or self.start)(*args)
         self.until(process, "a blocked read", lambda: os.path.exists(self.mark))
         del self.variables["LD_PRELOAD"]
         return process
@@ -125,18 +126,23 @@ class Signals(CliTest):
                 "--out", self.path("score.npy")]
 
     def on_a_terminal(self, *args, stdout=subprocess.PIPE):
-        """Start the command with a terminal as stderr; wait until a bar is drawn.
-
-        Return the process, the terminal and the terminal's content.
-        """
+        """Start the command with a terminal as stderr; return the process and the terminal."""
         ours, theirs = os.openpty()
         self.addCleanup(os.close, ours)
         process = subprocess.Popen([self.command, *map(str, args)], stdin=subprocess.DEVNULL,
                                    stdout=stdout, stderr=theirs, text=True, env=self.environment())
         self.addCleanup(self.end, process)
         os.close(theirs)
-        shown = self.read_terminal(ours, lambda shown: b" left" in shown and b"[" in shown)
-        return process, ours, shown
+        return process, ours
+
+    def with_a_bar(self, *args, stdout=subprocess.PIPE):
+        """Start the command with a terminal as stderr; wait until a bar is drawn.
+
+        Return the process, the terminal and the terminal's content.
+        """
+        process, terminal = self.on_a_terminal(*args, stdout=stdout)
+        return process, terminal, self.read_terminal(
+            terminal, lambda shown: b" left" in shown and b"[" in shown)
 
     def read_terminal(self, terminal, enough):
         shown, began = b"", time.monotonic()
@@ -222,7 +228,7 @@ class Stalled(Signals):
         for more in ([], ["--json"]):
             process = self.stalled("features.000.npy", "bench", self.staged, "--engine", "pread",
                                    "--host", "10%", "--cache", 0, "--ids", "uniform", "--rows",
-                                   100000, "--batch", 1, *more, after=1000)
+                                   100000, "--batch", 1, "--warmup", 0, *more, after=1000)
             process.send_signal(signal.SIGINT)
             output, message = self.dies(process, signal.SIGINT)
             self.assertEqual(message, "rung bench: interrupted by SIGINT\n")
@@ -240,7 +246,7 @@ class Stalled(Signals):
         """Gathering begins while most of the trace is not sampled yet."""
         bench = ["bench", self.staged, "--engine", "pread", "--host", "10%", "--cache", 0,
                  "--rows", 10 ** 12]
-        for more in ([], ["--warmup", 10 ** 11], ["--json"]):
+        for more in (["--warmup", 0], ["--warmup", 10 ** 11], ["--warmup", 0, "--json"]):
             process = self.stalled("features.000.npy", *bench, *more, after=3000)
             process.send_signal(signal.SIGINT)
             output, message = self.dies(process, signal.SIGINT)
@@ -249,7 +255,7 @@ class Stalled(Signals):
                 found = json.loads(output)
                 self.assertEqual(found["interrupted"], "SIGINT")
                 self.assertTrue(0 < found["requests"] < found["rows"] < 10 ** 5, found["rows"])
-            elif more:
+            elif 10 ** 11 in more:
                 self.assertEqual(output, "interrupted by SIGINT: 0 requests were complete, "
                                          "0 of 1000000000000 rows\n")
             else:
@@ -257,6 +263,22 @@ class Stalled(Signals):
                                  r"^interrupted by SIGINT: [1-9]\d* requests were complete, "
                                  r"[1-9]\d* of 1000000000000 rows\n")
                 self.assertIn(" rows/s", output)
+
+    def test_the_bar_advances_while_reads_are_blocked(self):
+        """No read completes and nothing is reported, and still the elapsed time is shown."""
+        terminals = []
+
+        def start(*args):
+            process, terminal = self.on_a_terminal(*args)
+            terminals.append(terminal)
+            return process
+        process = self.stalled("features.000.npy", "verify", self.staged, start=start)
+        shown = self.read_terminal(
+            terminals[0],
+            lambda shown: len(set(re.findall(rb"%, (\d+) s, ", shown))) > 1)
+        process.send_signal(signal.SIGINT)
+        self.dies(process, signal.SIGINT)
+        self.wipes_its_bar(terminals[0], shown, b"verify", signal.SIGINT)
 
     def test_temporary_files_are_removed(self):
         self.shim(NAMED_ONLY)
@@ -300,7 +322,7 @@ class Running(Signals):
         for args, number in ((self.long_score(), signal.SIGINT),
                              (["trace", self.staged, "--epochs", 1000000], signal.SIGTERM)):
             with self.subTest(args[0]):
-                process, terminal, shown = self.on_a_terminal(*args)
+                process, terminal, shown = self.with_a_bar(*args)
                 process.send_signal(number)
                 self.assertEqual(self.dies(process, number)[0], "")
                 self.wipes_its_bar(terminal, shown, args[0].encode(), number)
@@ -324,7 +346,7 @@ class Bench(Signals):
                 "--batch", 1, "--in-flight", 1, "--check", *more]
 
     def test_partial_results_are_printed(self):
-        process, terminal, shown = self.on_a_terminal(*self.long())
+        process, terminal, shown = self.with_a_bar(*self.long())
         process.send_signal(signal.SIGTERM)
         output = self.dies(process, signal.SIGTERM)[0]
         self.assertRegex(output, r"^interrupted by SIGTERM: [1-9]\d* of 8388608 requests were ")
@@ -337,7 +359,7 @@ class Bench(Signals):
         reading, writing = os.pipe()
         self.addCleanup(os.close, reading)
         room = fcntl.fcntl(writing, 1031, 4096)   # F_SETPIPE_SZ
-        process, _, _ = self.on_a_terminal(*self.long("--json"), stdout=writing)
+        process, _, _ = self.with_a_bar(*self.long("--json"), stdout=writing)
         os.close(writing)
         process.send_signal(signal.SIGINT)
 

@@ -204,7 +204,7 @@ class Plan(StructureTest):
         self.assertEqual(reads[-1], 0)
 
     def test_the_table(self):
-        text = self.run_rung("plan", self.staged, "--host", "200KiB").stdout
+        text = self.run_rung("plan", self.staged, "--host", "200KiB", "--explain").stdout
         for words in ("part of --host", "served", "reads a batch", "saved by 1 MiB more",
                       "\nrows ", "\nlists ", "\nrow slots ", "\ntotal ",
                       "not part of --host: offsets of the lists"):
@@ -235,7 +235,7 @@ class Plan(StructureTest):
         plan = self.plan("--host", "max")
         self.assertIsNone(plan["budget"]["host_bytes"])
         self.assertEqual((plan["list_reads_per_batch"], plan["reads_per_batch"]), (0, 0))
-        self.assertEqual(self.plan()["budget"]["parts"][0]["share"], 1)
+        self.assertEqual(self.plan("--host", "1GiB")["budget"]["parts"][0]["share"], 1)
 
     def test_wrong_sizes(self):
         for name in ("train", "plan", "bench"):
@@ -245,10 +245,10 @@ class Plan(StructureTest):
             for structure, says in (
                     ("most", "--structure: unknown value 'most'; use a size such as 64KiB or 10%, "
                      "auto or max"),
-                    ("1KB", "--structure: unknown value '1KB'; use a size such as 64KiB or 10%, "
+                    ("1XB", "--structure: unknown value '1XB'; use a size such as 64KiB or 10%, "
                      "auto or max"),
                     ("101%", "more than the whole"),
-                    ("0", "a structure of 1 bytes cannot hold"),
+                    ("0", "a structure of 0 bytes cannot hold"),
                     ("15KiB", "give at least 16384 bytes"),
                     ("300KiB", "cannot hold"),
                     ("max", "give at least" if name == "x" else "cannot hold")):

@@ -161,23 +161,28 @@ class Chart(TraceTest):
     def test_chart_has_title_axes_and_legend(self):
         root = self.chart("--scores", "degree,rpagerank")
         texts = [text.text for text in root.iter(SVG + "text")]
-        self.assertIn("Row requests that a tier serves: a & b<c", texts)
+        self.assertIn("Hit rate against memory: a & b<c", texts)
         self.assertTrue(any("fanout 4, 3; batch 32; 3 epochs; 600 rows" in text for text in texts),
                         texts)
-        for word in ("rows resident, % of all (logarithmic)", "row requests hit, %", "staged",
-                     "degree", "rpagerank", "oracle", "LRU", "Belady",
-                     "host", "0.1", "50", "100", "0"):
+        # the rows are 300 KiB; they were staged by degree
+        for word in ("rows in memory, % of all", "requests served from memory, %",
+                     "staged = degree", "rpagerank", "best fixed order", "LRU cache",
+                     "best possible (knows the future)", "0", "50", "100", "0 KiB", "300"):
             self.assertIn(word, texts)
+        host = self.trace("--scores", "none")["tiers"][0]
+        self.assertIn("host, %.1f KiB: %.1f %%" % (host["rows"] / 2, 100 * host["hit_share"]),
+                      texts)
+        self.assertEqual(root.get("width"), "760")
 
     def test_lines_differ_without_colors(self):
         root = self.chart("--scores", "degree,rpagerank,wrpagerank")
         lines = [path for path in root.iter(SVG + "path")
                  if path.get("fill") == "none" and path.get("d", "").count("L") > 10]
-        self.assertEqual(len(lines), 7)
+        self.assertEqual(len(lines), 6, "staged, which is degree, is drawn once")
         looks = {(line.get("stroke-dasharray"), line.get("stroke-width")) for line in lines}
-        self.assertEqual(len(looks), 7)
+        self.assertEqual(len(looks), 6)
         for line in lines:
-            self.assertEqual(line.get("d").count("L"), 16, "17 shares from 0.1 % on")
+            self.assertEqual(line.get("d").count("L"), 17, "18 shares from 0 % on")
 
 
 class Refusals(TraceTest):

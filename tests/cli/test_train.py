@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """rung train: accuracy, equal bits from all tiers and engines, and refused input."""
+import json
 import os
 import random
 import subprocess
 import sys
+import xml.etree.ElementTree as xml
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from clitest import RUNG, CliTest, Graph, main
@@ -179,6 +181,48 @@ class Learning(TrainTest):
         self.assertAlmostEqual(result["majority_accuracy"],
                                sum(self.graph.labels[v] == majority for v in test) / len(test))
 
+    def test_the_verdict_follows_from_the_counters(self):
+        for more in (["--host", "max"], ["--host", "40KiB", "--queue-depth", 2],
+                     ["--host", "max", "--consumer", 20]):
+            result = self.train(self.staged, *more)
+            verdict, epochs = result["verdict"], result["epochs"]
+            wait = sum(epoch["stall_s"] for epoch in epochs)
+            share = wait / sum(epoch["seconds"] for epoch in epochs)
+            self.assertAlmostEqual(verdict["wait_s"], wait)
+            self.assertAlmostEqual(verdict["wait_share"], share)
+            compute = (sum(epoch["compute_s"] for epoch in epochs) /
+                       sum(epoch["batches"] for epoch in epochs))
+            if "--consumer" in more:
+                compute = 1 / 20
+            self.assertAlmostEqual(verdict["compute_s_per_batch"], compute)
+            self.assertEqual(verdict["bound"] == "compute", share < 0.05, verdict)
+            sampling = sum(epoch["stall_sample_s"] for epoch in epochs) > wait / 2
+            self.assertEqual(verdict["bound"] == "sampling", share >= 0.05 and sampling, verdict)
+            self.assertRegex(verdict["text"], r" bounds this run; .* waited %.1f %% of "
+                                              % (100 * share))
+            if result["device_reads"] == 0:
+                self.assertNotEqual(verdict["bound"], "drive")
+            if verdict["bound"] in ("compute", "drive"):
+                self.assertEqual(verdict["command"],
+                                 "rung plan %s --fanout 5,5 --batch 64 --compute %s"
+                                 % (self.staged, "%.1fs" % compute if compute >= 1
+                                    else "%.3gms" % (compute * 1e3)))
+
+    def test_the_last_lines_are_the_verdict(self):
+        staged = self.path("it's one")
+        os.symlink(self.staged, staged)
+        lines = self.run_rung("train", staged, *self.OPTIONS, "--quiet", "--consumer",
+                              20).stdout.splitlines()
+        verdict = next(i for i, line in enumerate(lines) if line.startswith("verdict: "))
+        command = [line for line in lines[verdict:] if line.startswith("next:")]
+        said = " ".join(map(str.strip, lines[verdict:len(lines) - len(command)]))
+        self.assertRegex(said, r"bounds this run; the consumer waited [0-9.]+ % of the time for "
+                               r"batches \(.* of .*\)$")
+        for line in command:
+            self.assertRegex(line, r"^next:    rung \w+")
+            if "plan" in line:
+                self.assertIn("it'\\''s one' ", line)
+
     def test_a_consumer_takes_every_batch_and_computes_nothing(self):
         rate, batches = 400, -(-len(self.graph.train) // 64)
         result = self.train(self.staged, "--consumer", rate, "--host", "40KiB",
@@ -237,6 +281,92 @@ class Learning(TrainTest):
         self.assertEqual(learned(one), learned(other))
 
 
+class Timeline(TrainTest):
+    LANES = ["sample", "announce", "copy", "read", "compute", "wait"]
+
+    def setUp(self):
+        super().setUp()
+        self.graph = Communities(self.folder, vertices=4000)   # large enough for a cache
+        self.staged = self.stage(self.graph)
+        self.trace, self.picture = self.path("t.json"), self.path("t.svg")
+
+    def events(self, *more):
+        self.train(self.staged, "--trace-out", self.trace, "--trace-svg", self.picture, *more)
+        with open(self.trace, encoding="utf-8") as file:
+            return json.load(file)["traceEvents"]
+
+    def test_the_trace_has_every_step_of_every_batch(self):
+        events = self.events("--host", "285KiB", "--structure", "max", "--cache", "80KiB",
+                             "--queue-depth", 2)
+        batches = -(-len(self.graph.train) // 64)
+        steps = [event for event in events if event["ph"] == "X"]
+        by_lane = {lane: [e for e in steps if e["cat"] == lane and e["name"].startswith("batch ")]
+                   for lane in self.LANES[:-1]}
+        for lane, found in by_lane.items():
+            places = {(e["args"]["epoch"], e["args"]["batch"]) for e in found}
+            self.assertEqual(len(places), len(found), lane)
+            self.assertLessEqual(places, {(e, b) for e in range(1, 5)
+                                          for b in range(1, batches + 1)})
+        for lane in ("sample", "copy", "compute"):
+            self.assertEqual(len(by_lane[lane]), 4 * batches, lane)
+        self.assertTrue(by_lane["announce"] and by_lane["read"])
+        order = {lane: {(e["args"]["epoch"], e["args"]["batch"]): e for e in found}
+                 for lane, found in by_lane.items()}
+        for place, _compute in order["compute"].items():
+            begins = [order[lane][place]["ts"] for lane in self.LANES[:-1] if place in order[lane]]
+            self.assertEqual(begins, sorted(begins), place)
+            for part in ("forward", "backward", "update"):
+                self.assertEqual(sum(e["name"] == part and (e["args"]["epoch"],
+                                                            e["args"]["batch"]) == place
+                                     for e in steps), 1)
+        self.check_nesting(steps)
+        names = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        self.assertLessEqual({"announce", "copy", "compute"}, names)
+        self.assertTrue({"sample", "sample 1"} & names and {"read", "read 1"} & names, names)
+
+    def check_nesting(self, steps):
+        """Viewers draw two steps of a thread in one row: one is inside the other, or after it."""
+        threads = {}
+        for step in steps:
+            self.assertGreaterEqual(step["ts"], 0)
+            threads.setdefault(step["tid"], []).append((step["ts"], -step["dur"]))
+        for found in threads.values():
+            ends = []
+            for begin, minus in sorted(found):
+                while ends and ends[-1] <= begin + 0.0015:   # rounded to 1 ns
+                    ends.pop()
+                self.assertTrue(not ends or begin - minus <= ends[-1] + 0.0015)
+                ends.append(begin - minus)
+
+    def test_the_trace_keeps_the_newest_batches(self):
+        events = self.events("--batch", 1, "--epochs", 4, "--fanout", "1", "--consumer", 1e6)
+        computed = [(e["args"]["epoch"], e["args"]["batch"]) for e in events
+                    if e.get("cat") == "compute"]
+        batches = len(self.graph.train)
+        self.assertGreater(4 * batches, 4096)
+        self.assertEqual(computed, [(e, b) for e in range(1, 5)
+                                    for b in range(1, batches + 1)][-4096:])
+
+    def test_the_picture_has_lanes_and_numbers(self):
+        for host in (["--host", "max"], ["--host", "285KiB", "--queue-depth", 2]):
+            self.events(*host)
+            root = xml.parse(self.picture).getroot()
+            self.assertLessEqual(float(root.get("width")), 760)
+            texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
+            for word in self.LANES[:-1] + ["0 ms"]:
+                self.assertIn(word, texts)
+            self.assertTrue(any(text.startswith("Batches ") for text in texts))
+            if host[1] == "max":
+                self.assertIn("none: all rows were in memory", texts)
+
+    def test_files_are_opened_first_and_complete_or_absent(self):
+        for option in ("--trace-out", "--trace-svg"):
+            self.fails("train", self.path("nowhere"), option, self.path("no", "file"), code=1,
+                       says=["no/file cannot be written", "No such file"])
+            self.fails("train", self.path("nowhere"), option, self.trace, code=1, says="nowhere")
+            self.assertFalse(os.path.exists(self.trace))
+
+
 class Refusals(TrainTest):
     def setUp(self):
         super().setUp()
@@ -275,6 +405,7 @@ class Refusals(TrainTest):
         for words in (["--dropout", "1"], ["--lr", "0"], ["--fanout", "0"], ["--fanout", "2,x"],
                       ["--normalize", "l3"], ["--epochs", "0"], ["--hidden", "0"],
                       ["--eval-fanout", "3"], ["--engine", "tape"],
+                      ["--engine", "null"], ["--engine", "null_instant"],
                       ["--look-ahead", "0"], ["--look-ahead", "4097"]):
             self.run_rung("train", staged, *words, code=2)
         for rate in ("0", "1e-12", "0.0009", "2e6"):

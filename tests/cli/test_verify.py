@@ -4,6 +4,7 @@ even after a repair was killed."""
 import filecmp
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -110,6 +111,23 @@ class Verify(CliTest):
         report = self.json_of("verify", self.staged, "--repair", "--source", other.features, code=3)
         self.assertIn("have changed since staging", report["unrepaired"])
         self.assertTrue(filecmp.cmp(staged, kept, shallow=False))
+
+    def test_bad_blocks_are_printed_as_ranges(self):
+        staged = self.stage(Graph(self.path(), vertices=24 << 10, edges=10, row_bytes=1024),
+                            "wide")
+        path = os.path.join(staged, "features.000.npy")   # 24 blocks of 1 MiB, and a header
+        for block in list(range(0, 22, 2)) + [21]:        # 0, 2 ... 18, 20 and 21
+            self.change(path, (block << 20) + 5000)
+        text = self.run_rung("verify", staged, code=3).stdout
+        self.assertEqual(len(re.findall(r"block \d+ at offset \d+ differs", text)), 10, text)
+        self.assertIn("\n… and 2 more of 12 blocks, in 1 more range (--json lists all)\n", text)
+        self.assertIn("\ndoes not verify: 12 bad of ", text)
+        self.assertEqual(len(self.json_of("verify", staged, code=3)["bad"]), 12)
+        os.truncate(path, 3 << 20)
+        text = self.run_rung("verify", staged, code=3).stdout
+        self.assertRegex(text, r"(?m)^.*/features\.000\.npy: block 0 at offset 0 differs from its "
+                               r"checksum\n.*: blocks 2 to 24 from offset 2097152 on differ from "
+                               r"their checksums$")
 
     def test_killed_while_repairing(self):
         draws = random.Random(3)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Features dealt over several files: one store, with a refill thread and a queue per file. */
+/* Features dealt over several files, and several refill threads per file: one store, with a queue
+ * per thread. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
@@ -78,6 +79,104 @@ Test(files, every_engine_and_way_to_read)
 	gather_twice(2);
 	cr_assert_eq(stats_of(&f).direct, 0);
 	fixture_close(&f);
+}
+
+/* Every thread reads, and all of them together read each row once. */
+static void check_threads(uint32_t file_count, uint32_t threads, enum rung_engine engine)
+{
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	struct rung_store_stats stats;
+	uint64_t ids[ASKED];
+
+	opts.refill_threads = threads;
+	opts.engine = engine;
+	open_files(file_count, 4096, 2u << 20, &opts);
+	stats = stats_of(&f);
+	cr_assert_eq(stats.refill_threads, threads);
+	cr_assert_eq(f.store->refill_count, threads * file_count);
+	cr_assert_leq(stats.queue_depth * file_count, rung_plan_slots(f.plan)->slot_count);
+	for (unsigned seed = 0; seed < 4; seed++) {
+		fixture_random_ids(&f, ids, ASKED, seed);
+		fixture_gather_and_check(&f, ids, ASKED);
+	}
+	stats = stats_of(&f);
+	cr_assert_eq(stats.cache_hits + stats.joined_rows + stats.read_rows + stats.duplicate_rows,
+	             stats.tiers[fixture_tier(&f, "nvme")].hits);
+	cr_assert_eq(stats.reads_in_flight, 0);
+	/* GPUs leave so few cold rows that some blocks have none of those that are requested */
+	for (uint32_t r = 0; r < f.store->refill_count && !fixture_on_cuda(); r++)
+		cr_assert_gt(f.store->watch->page->files[r].counters.read_rows, 0,
+		             "thread %u of %u", r, f.store->refill_count);
+	fixture_close(&f);
+}
+
+Test(files, several_threads_read_a_file)
+{
+	check_threads(1, 2, RUNG_ENGINE_PREAD);
+	check_threads(1, 3, RUNG_ENGINE_AUTO);
+	check_threads(2, 2, RUNG_ENGINE_AUTO);
+	check_threads(3, 5, RUNG_ENGINE_PREAD);
+}
+
+Test(files, threads_are_limited_by_counters_and_slots)
+{
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+
+	if (fixture_on_cuda())
+		cr_skip("with rows on GPUs the slots are others");
+	opts.refill_threads = 1000;
+	open_files(3, 4096, 2u << 20, &opts);
+	cr_assert_eq(stats_of(&f).refill_threads, RUNG_FEATURE_FILES_MAX / 3);
+	gather_twice(1);
+	fixture_close(&f);
+	open_files(1, 1000, 8192 * 4, &opts); /* four slots */
+	cr_assert_eq(stats_of(&f).refill_threads, 1);
+	gather_twice(1);
+	fixture_close(&f);
+	open_files(1, 1000, 1u << 20, &opts);
+	cr_assert_leq(stats_of(&f).refill_threads * 4, rung_plan_slots(f.plan)->slot_count);
+	gather_twice(1);
+	fixture_close(&f);
+	opts.queue_depth = 2;
+	open_files(1, 1000, 1u << 20, &opts);
+	cr_assert_eq(stats_of(&f).refill_threads, 2);
+	gather_twice(1);
+	fixture_close(&f);
+}
+
+/* Rows that are near each other in the file have the same thread, except at the border of a block;
+ * blocks are dealt evenly. */
+Test(files, blocks_of_a_file_are_dealt_to_its_threads)
+{
+	static const uint64_t sizes[] = { 1u << 18, 100000000, 10000000000 };
+
+	for (unsigned s = 0; s < RUNG__ARRAY_LEN(sizes); s++) {
+		struct rung__layout layout = { .data_offset = 4096,
+			                       .row_stride = 512,
+			                       .row_bytes = 512,
+			                       .file_count = 1,
+			                       .file_bytes = { sizes[s] } };
+
+		for (uint32_t threads = 1; threads <= 8; threads++) {
+			const uint64_t rows = (sizes[s] - 4096) / 512, step = rows / 3000000 + 1;
+			uint64_t counts[8] = { 0 }, borders = 0, blocks;
+
+			for (uint64_t rank = 0; rank + 1 < rows; rank += step) {
+				uint64_t refill = rung__row_refill(&layout, threads, rank);
+
+				cr_assert_lt(refill, threads);
+				counts[refill]++;
+				borders += refill != rung__row_refill(&layout, threads, rank + 1);
+			}
+			blocks = (sizes[s] >> rung__deal_shift(sizes[s], threads)) + 1;
+			cr_assert_leq(borders, threads == 1 ? 0 : blocks);
+			for (uint32_t t = 0; t < threads && blocks > 8ull * threads; t++)
+				cr_assert(counts[t] * step > rows / threads * 3 / 4 &&
+				                  counts[t] * step < rows / threads * 5 / 4,
+				          "thread %u of %u: %lu of %lu rows", t, threads,
+				          counts[t] * step, rows);
+		}
+	}
 }
 
 Test(files, the_slots_of_all_files_are_in_the_budget)

@@ -17,7 +17,7 @@ from corpus_files import (CENTRAL, END, LOCAL, base, changed, graph, header, in_
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))),
                                 "support"))
-import torchfile   # noqa: E402  pylint: disable=wrong-import-position
+import torchfile   # pylint: disable=wrong-import-position
 
 SEEDS = {}
 

@@ -45,6 +45,12 @@ def run(*args, **kwargs):
     return done.stdout
 
 
+def man_pages():
+    """Return the names of the generated man pages."""
+    return sorted(os.path.basename(p)[:-3]
+                  for p in glob.glob(os.path.join(glob.escape(SOURCE), "tools/man/*.1.md")))
+
+
 def files_below(folder):
     return sorted(os.path.relpath(os.path.join(base, name), folder) for base, _,
                   names in os.walk(folder) for name in names)
@@ -83,10 +89,13 @@ class Installed(unittest.TestCase):
         edges = array.array("q", (rng.randrange(ROWS) for _ in range(2 * 20000)))
         with open(os.path.join(cls.tmp, "edges.bin"), "wb") as out:
             edges.tofile(out)
+        with open(os.path.join(cls.tmp, "train.bin"), "wb") as out:
+            array.array("q", range(1000)).tofile(out)
         dataset = os.path.join(cls.tmp, "dataset")
         run(os.path.join(cls.prefix, "bin", "rung"), "stage", "--quiet",
             "--graph", f"raw:{cls.tmp}/edges.bin,i64,2x20000",
-            "--features", f"raw:{cls.features},f32,{ROWS}x{ROW_BYTES // 4}", "--out", dataset)
+            "--features", f"raw:{cls.features},f32,{ROWS}x{ROW_BYTES // 4}",
+            "--split", f"train=raw:{cls.tmp}/train.bin,i64,1000", "--out", dataset)
         cls.dataset = dataset
 
     # -- programs that link it ----
@@ -142,22 +151,28 @@ class Installed(unittest.TestCase):
     def test_pkg_config_static(self):
         self.check_pkg_config(True)
 
-    def test_the_example_of_the_readme(self):
-        """It compiles as described in the README and prints the first bytes of its rows."""
-        with open(os.path.join(SOURCE, "README.md")) as text:
-            code = re.search(r"^```c\n(.*?)^```$", text.read(), re.M | re.S)[1]
-        source = os.path.join(self.tmp, "first_rows.c")
+    def build_example(self, name):
+        """Build a program of docs/C.md as described there; return its path."""
+        with open(os.path.join(SOURCE, "docs/C.md")) as text:
+            code = re.search(rf"^```c\n(/\* {name}\.c: .*?)^```$", text.read(), re.M | re.S)[1]
+        source = os.path.join(self.tmp, name + ".c")
         with open(source, "w") as out:
             out.write(code)
         flags = shlex.split(run("pkg-config", "--cflags", "--libs", "rung", env=self.env))
         run(CC, "-std=c11", *WARNINGS, source, "-o", source[:-2], *flags)
         self.stage()
+        return source[:-2]
+
+    def test_the_examples_of_the_guide(self):
+        env = dict(os.environ, LD_LIBRARY_PATH=self.libdir)
+        program = self.build_example("first_rows")
         with open(self.features, "rb") as data:
             rows = [data.read(ROW_BYTES) for _ in range(3)]
-        self.assertEqual(run(source[:-2], self.dataset,
-                             env=dict(os.environ, LD_LIBRARY_PATH=self.libdir)),
+        self.assertEqual(run(program, self.dataset, env=env),
                          "".join(f"vertex {v}: {rows[v][0]:02x} {rows[v][1]:02x} ...\n"
                                  for v in (2, 0, 1, 2)))
+        program = self.build_example("epoch")
+        self.assertRegex(run(program, self.dataset, env=env), r"\A4 batches, \d+ rows\n\Z")
 
     def test_cxx_consumer(self):
         cxx = cxx_compiler()
@@ -270,18 +285,83 @@ class Installed(unittest.TestCase):
             env=dict(os.environ, DESTDIR=root))
         self.assertEqual(files_below(root + "/opt/rung"), files_below(self.prefix))
 
-    def test_licence_and_man_pages_are_installed(self):
-        files = files_below(self.prefix)
-        self.assertTrue(any(f.endswith("doc/rung/LICENSE") for f in files), files)
-        if not shutil.which("pandoc"):
+    def component(self, build, name):
+        """Install one component of a build; return its files."""
+        prefix = os.path.join(self.tmp, f"component-{os.path.basename(build)}-{name}")
+        run("cmake", "--install", build, "--prefix", prefix, "--component", name)
+        return files_below(prefix)
+
+    def test_each_file_belongs_to_one_component(self):
+        parts = {name: self.component(BUILD, name)
+                 for name in ("runtime", "devel", "command", "docs")}
+        self.assertEqual(sorted(sum(parts.values(), [])), files_below(self.prefix))
+        for name in parts["runtime"]:
+            self.assertRegex(name, r"/librung\.so\.0(\.\d+\.\d+)?$")
+        self.assertIn("bin/rung", parts["command"])
+        for name in ("librung.so", "librung.a", "rung.pc", "rung-config.cmake", "rung.h"):
+            self.assertIn(name, [os.path.basename(f) for f in parts["devel"]])
+
+    def test_documentation_and_examples_are_installed(self):
+        folder = os.path.dirname(self.find("LICENSE"))
+        self.assertEqual(folder, os.path.join(self.prefix, "share/doc/rung"))
+        expected = ["CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "README.md", "bench/README.md"]
+        for source, kind in ("docs", (".md", ".svg")), ("python/examples", ".py"):
+            found = [f"{source}/{name}" for name in files_below(os.path.join(SOURCE, source))
+                     if name.endswith(kind)]
+            self.assertGreater(len(found), 3, source)
+            expected += found
+        self.assertEqual(files_below(folder), sorted(expected))
+
+    def test_the_completions_are_installed(self):
+        for name, says in (("bash-completion/completions/rung", "complete "),
+                           ("zsh/site-functions/_rung", "#compdef rung"),
+                           ("fish/vendor_completions.d/rung.fish", "complete -c rung")):
+            with open(os.path.join(self.prefix, "share", name)) as script:
+                self.assertIn(says, script.read())
+
+    # -- man pages ----
+
+    def configure(self, source, *options):
+        """Configure without pandoc; return the build folder and the summary's line on pages."""
+        build = tempfile.mkdtemp(prefix="pages-", dir=self.tmp)
+        out = run("cmake", "-S", source, "-B", build, f"-DCMAKE_C_COMPILER={CC}", "-DPANDOC=OFF",
+                  "-DRUNG_TESTS=OFF", "-DRUNG_BENCH=OFF", "-DRUNG_CUDA=OFF", *options)
+        return build, re.search(r"^--   man pages: (.*)$", out, re.M)[1]
+
+    def pages_of(self, build):
+        return [f for f in self.component(build, "docs") if f.startswith("share/man/")]
+
+    def test_man_pages_are_installed(self):
+        pages = man_pages()
+        if not (shutil.which("pandoc") or glob.glob(os.path.join(SOURCE, "tools/man/*.1"))):
             self.skipTest("pandoc was not found: no man pages")
-        pages = sorted(os.path.basename(p)[:-3]
-                       for p in glob.glob(os.path.join(SOURCE, "tools/man/*.1.md")))
-        self.assertEqual(sorted(os.path.basename(f) for f in files if "/man1/" in f), pages)
+        self.assertEqual(sorted(os.path.basename(f) for f in files_below(self.prefix)
+                                if "/man1/" in f), pages)
         self.assertIn("rung.1", pages)
         for name in pages:
             with open(self.find(name)) as page:
                 self.assertIn(".TH ", page.read(), name)
+
+    def copy_of_the_source(self, *pages):
+        """Return a copy of what configuring reads, with these man pages and no others."""
+        copy = tempfile.mkdtemp(prefix="source-", dir=self.tmp)
+        shutil.copytree(SOURCE, copy, dirs_exist_ok=True, symlinks=True,
+                        ignore=shutil.ignore_patterns(".git", "build*", "*.1", "tests", "results"))
+        for name in pages:
+            with open(os.path.join(copy, "tools/man", name), "w") as page:
+                page.write(f".TH {name}\n")
+        return copy
+
+    def test_the_summary_reports_that_pandoc_is_missing(self):
+        build, line = self.configure(self.copy_of_the_source())
+        self.assertEqual(line, "no, pandoc was not found (Debian: pandoc)")
+        self.assertEqual(self.pages_of(build), [])
+
+    def test_man_pages_of_a_release_archive_need_no_pandoc(self):
+        pages = man_pages()
+        build, line = self.configure(self.copy_of_the_source(*pages))
+        self.assertEqual(line, "yes, from the release archive")
+        self.assertEqual(self.pages_of(build), [f"share/man/man1/{name}" for name in pages])
 
 
 if __name__ == "__main__":

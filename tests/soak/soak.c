@@ -26,7 +26,7 @@ static struct {
 		left_threads, wrong_counters, failed_closes;
 	uint64_t lost_bytes; /* address space that stores on a broken tier may keep */
 	uint64_t cache_hits, joined_rows, read_rows, duplicate_rows, failed_rows, retries,
-		merged_rows, device_reads;
+		merged_rows, ahead_rows, device_reads;
 } totals;
 
 static uint64_t store_seed;
@@ -166,7 +166,8 @@ static struct rung_plan *make_plan(const struct soak_data *data, uint64_t *rng)
 static struct rung_store_opts make_opts(uint64_t *rng)
 {
 	static const uint64_t depths[] = { 1, 3, 8, 64 },
-			      gaps[] = { 0, RUNG_MERGE_GAP_NONE, 512, 65536 };
+			      gaps[] = { 0, RUNG_MERGE_GAP_NONE, 512, 65536 },
+			      windows[] = { 0, 0, 1, 8, RUNG_WINDOW_MAX, RUNG_WINDOW_NONE };
 	struct rung_store_opts opts = {
 		.size = sizeof(opts),
 		.requests_max = 2 + (uint32_t)soak_draw(rng, 12),
@@ -175,6 +176,7 @@ static struct rung_store_opts make_opts(uint64_t *rng)
 		.no_merge = soak_one_in(rng, 4),
 		.merge_gap_bytes = (uint32_t)one_of(rng, gaps, RUNG__ARRAY_LEN(gaps)),
 		.window_rows_max = soak_one_in(rng, 3) ? 500 : 0,
+		.window = (uint32_t)one_of(rng, windows, RUNG__ARRAY_LEN(windows)),
 	};
 
 	return opts;
@@ -233,6 +235,7 @@ static void add_up(struct soak_run *run)
 	totals.failed_rows += stats.failed_rows;
 	totals.retries += stats.retries;
 	totals.merged_rows += stats.merged_rows;
+	totals.ahead_rows += stats.ahead_rows;
 	totals.device_reads += stats.device_reads;
 }
 
@@ -404,6 +407,7 @@ static int report(void)
 	print_count("duplicate_rows", totals.duplicate_rows);
 	print_count("failed_rows", totals.failed_rows);
 	print_count("merged_rows", totals.merged_rows);
+	print_count("ahead_rows", totals.ahead_rows);
 	print_count("device_reads", totals.device_reads);
 	print_count("retries", totals.retries);
 	print_count("spoiled_errors", c->errors);

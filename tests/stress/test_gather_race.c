@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Races: threads that submit, poll, wait and gather on one store at the same time, a thread that
- * reads the counters, and the refill thread between them, for both engines. A plain program (exit
- * 0, 1 or 77), so that it runs under ThreadSanitizer.
+ * Races: threads that announce, submit, poll, wait and gather on one store at the same time, a
+ * thread that reads the counters, and the refill threads between them, which also read ahead, for
+ * both engines. A plain program (exit 0, 1 or 77), so that it runs under ThreadSanitizer.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -15,8 +15,10 @@
 #define SUBMITTERS 4
 #define ROUNDS     60
 #define IN_FLIGHT  3
+#define AHEAD      5 /* rounds; the last announcements are not gathered */
 #define BATCH      200
 #define WIDTH      400
+#define HOST_BYTES 600000 /* slots, and a cache of some rows */
 
 static struct store_fixture f;
 static _Atomic uint64_t wrong;
@@ -52,6 +54,20 @@ static void land(struct flight *flight, unsigned how)
 	atomic_fetch_add(&wrong, fixture_wrong_rows(&f, flight->ranks, BATCH, flight->out, WIDTH));
 	rung_request_put(flight->request);
 	flight->request = NULL;
+}
+
+static void announce(uint64_t seed)
+{
+	uint64_t ranks[BATCH];
+	const struct rung_ids ids = { ranks, BATCH, RUNG_U64, RUNG_RANKS };
+	int rc;
+
+	fixture_random_ids(&f, ranks, BATCH, seed);
+	rc = rung_prefetch(f.store, &ids);
+	if (rc != 0 && rc != RUNG_E_AGAIN) {
+		fprintf(stderr, "%s\n", rung_last_error());
+		atomic_fetch_add(&wrong, 1);
+	}
 }
 
 static void launch(struct flight *flight, uint64_t seed)
@@ -93,6 +109,7 @@ static void *submitter(void *arg)
 
 		if (flight->request)
 			land(flight, (unsigned)(round % 2));
+		announce(id * 1000 + round + AHEAD);
 		launch(flight, id * 1000 + round);
 	}
 	for (unsigned i = 0; i < IN_FLIGHT; i++) {
@@ -121,14 +138,17 @@ static void *watcher(void *arg)
 	return arg;
 }
 
-static void race(enum rung_engine engine)
+static void race(enum rung_engine engine, uint32_t refill_threads)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts),
 		                        .engine = engine,
+		                        .refill_threads = refill_threads,
+		                        .window = 2 * SUBMITTERS,
 		                        .requests_max = SUBMITTERS * IN_FLIGHT - 2 };
+	struct rung_store_stats stats = { .size = sizeof(stats) };
 	pthread_t threads[SUBMITTERS], watch;
 
-	fixture_open(&f, 5000, WIDTH, 300000, &opts, NULL);
+	fixture_open(&f, 5000, WIDTH, HOST_BYTES, &opts, NULL);
 	atomic_store(&running, 1);
 	pthread_create(&watch, NULL, watcher, NULL);
 	for (uintptr_t i = 0; i < SUBMITTERS; i++)
@@ -137,14 +157,19 @@ static void race(enum rung_engine engine)
 		pthread_join(threads[i], NULL);
 	atomic_store(&running, 0);
 	pthread_join(watch, NULL);
+	rung_store_stats(f.store, &stats);
+	printf("%llu rows read ahead\n", (unsigned long long)stats.ahead_rows);
+	if (stats.ahead_rows == 0) /* it is not a race with the sweep */
+		atomic_fetch_add(&wrong, 1);
 	fixture_close(&f);
 }
 
 int main(void)
 {
-	race(RUNG_ENGINE_PREAD);
+	race(RUNG_ENGINE_PREAD, 1);
+	race(RUNG_ENGINE_PREAD, 3);
 	if (fixture_has_io_uring())
-		race(RUNG_ENGINE_IO_URING);
+		race(RUNG_ENGINE_IO_URING, 2);
 	printf("%llu wrong rows\n", (unsigned long long)atomic_load(&wrong));
 	return atomic_load(&wrong) ? 1 : 0;
 }

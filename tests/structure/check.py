@@ -15,6 +15,7 @@ usage: check.py [--root DIR] [--shrink]
              phrase (prose.py) per 1,000 words in each top-level folder
   format     clang-format produces the C, C++ and CUDA sources exactly (Debian 12's version)
   licence    every source begins with its licence
+  links      links of documents name files and headings that exist; README.md has at most 150 lines
 
 Violations that stand today are listed in allowed.txt, with a count where there is one. The list
 may only shrink: a violation that is not listed, or has grown, fails; so does an entry that is no
@@ -35,6 +36,7 @@ SOURCE_LINES = 500
 FUNCTION_LINES = 60
 COLUMNS = 100
 FOLDER_FILES = 20
+README_LINES = 150
 PUBLIC_FUNCTIONS = 130
 MARKERS_PER_1000_WORDS = 1.0
 CLANG_FORMAT = "version 14."   # other versions break lines in other places
@@ -244,6 +246,31 @@ def check_licence(tree):
             yield f"licence {path}", 1
 
 
+def headings(text):
+    """The names by which links refer to the headings of a document."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def check_links(tree):
+    for path in tree.paths:
+        if not path.endswith(".md"):
+            continue
+        text = re.sub(r"^```.*?^```|^    .*?$|`[^`]*`", "", tree.texts[path], flags=re.M | re.S)
+        for link in re.findall(r"\]\(([^)\s]+)\)", text):
+            target, _, heading = link.partition("#")
+            if "://" in target:
+                continue
+            target = os.path.normpath(os.path.join(os.path.dirname(path), target)) if target \
+                else path
+            if (not os.path.exists(os.path.join(tree.root, target))
+                    or (heading and heading not in headings(tree.texts.get(target, "")))):
+                yield f"link {path}: {link}: no such file or heading", 1
+    lines = tree.texts.get("README.md", "").count("\n")
+    if lines > README_LINES:
+        yield f"README.md: more than {README_LINES} lines", lines
+
+
 def violations(tree, folder):
     """{what: count}"""
     rooms = Rooms(read_list(os.path.join(folder, "rooms.txt")))
@@ -251,7 +278,8 @@ def violations(tree, folder):
     found = {}
     for what, count in [*check_rooms(tree, rooms), *check_circles(tree), *check_sizes(tree),
                         *check_names(tree), *check_public(tree),
-                        *check_words(tree, words), *check_format(tree), *check_licence(tree)]:
+                        *check_words(tree, words), *check_format(tree), *check_licence(tree),
+                        *check_links(tree)]:
         found[what] = count
     return found
 

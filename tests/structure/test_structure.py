@@ -189,8 +189,8 @@ int rung__a(struct rung__read *s) { int file = s->rung__read(1); return file + *
                          [" them (2)", " them (3)", " them (2)", " them", " them (2)"])
 
     def test_sources_that_clang_format_would_change(self):
-        if "version 14." not in (shutil.which("clang-format") and subprocess.run(
-                ["clang-format", "--version"], text=True, stdout=subprocess.PIPE).stdout or ""):
+        if not shutil.which("clang-format") or "version 14." not in subprocess.run(
+                ["clang-format", "--version"], text=True, stdout=subprocess.PIPE).stdout:
             self.skipTest("clang-format 14 is missing; install clang-format of Debian 12")
         self.write(".clang-format", "BasedOnStyle: LLVM\n")
         self.source("src/a.c", "int  x ;\n")
@@ -217,6 +217,19 @@ int rung__a(struct rung__read *s) { int file = s->rung__read(1); return file + *
         self.allow()
         self.assertEqual(len(self.check("--shrink")), 1)
         self.assertEqual(self.allowed(), [])
+
+    def test_links_of_documents(self):
+        self.write("docs/A.md", "# A b, `c`\n\n[a](B.md) [b](B.md#a-title) [c](#a-b-c)\n"
+                   "[d](https://example.org/x) `[e](none.md)`\n\n    [f](none.md)\n\n"
+                   "```\n# [g](none.md)\n```\n")
+        self.write("docs/B.md", "## A title\n\n[a](../README.md) [b](A.md#nothing) [c](../src)\n")
+        self.write("README.md", "line\n" * 151)
+        self.assertEqual(self.check(), [
+            "violation: README.md: more than 150 lines (151)",
+            "violation: link docs/B.md: A.md#nothing: no such file or heading"])
+        os.remove(os.path.join(self.root, "README.md"))
+        self.assertIn("violation: link docs/B.md: ../README.md: no such file or heading",
+                      self.check())
 
 
 if __name__ == "__main__":

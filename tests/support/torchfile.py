@@ -49,7 +49,7 @@ def dict_pickle(entries, module="numpy.core.multiarray", protocol=2):
         setattr(fakes["numpy"], kind.__name__, kind)
         kind.__module__ = "numpy"
     _reconstruct.__module__ = module
-    setattr(fakes[module], "_reconstruct", _reconstruct)
+    fakes[module]._reconstruct = _reconstruct
     kept = {name: sys.modules.get(name) for name in fakes}
     sys.modules.update(fakes)
     try:

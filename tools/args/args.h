@@ -2,7 +2,7 @@
 /**
  * Tables of options: each option is written once, with its line in the help, the check of its value
  * and its destination. Options that several subcommands share form sets. A subcommand includes a
- * set with the offset of its targets. The bash completion is generated from the same tables
+ * set with the offset of its targets. The completions are generated from the same tables
  * (completion/completion.c).
  *
  *     static const struct tool_option options[] = {
@@ -34,10 +34,12 @@ enum tool_option_type {
 	TOOL_TYPE_U32,    /**< a uint32_t */
 	TOOL_TYPE_U64,    /**< a uint64_t */
 	TOOL_TYPE_REAL,   /**< a double */
+	TOOL_TYPE_TIME,   /**< seconds, a double */
 	TOOL_TYPE_SIZE,   /**< a struct tool_size */
 	TOOL_TYPE_BYTES,  /**< a uint64_t, no share or max; 0 becomes 1, because 0 is the default */
 	TOOL_TYPE_WORD,   /**< an enum: one of `words` */
 	TOOL_TYPE_LIST,   /**< uint32_t [room], and a size_t, the number of entries */
+	TOOL_TYPE_SIZES,  /**< the same, of sizes in bytes */
 	TOOL_TYPE_FANOUTS /**< a struct tool_fanouts */
 };
 
@@ -65,6 +67,7 @@ struct tool_option {
 	const struct tool_word *words; /**< WORD: list up to a NULL word */
 	/** end of the error message. WORD: after "use "; BYTES: after "--merge-gap: 'x' is " */
 	const char *wrong;
+	const char *known;   /**< SET: words for the completion, separated by blanks or commas */
 	size_t count_offset; /**< LIST: offset of the number of entries */
 	uint32_t room;       /**< LIST: largest number of entries */
 	const char *old;     /**< earlier spelling of the name, accepted without notice; or NULL */
@@ -87,16 +90,22 @@ struct tool_option {
 #define TOOL_REAL(args, member, least, most, which)                                                \
 	TOOL_AT(TOOL_TYPE_REAL, args, member), .real_low = (least), .real_high = (most),           \
 					       .bounds = (which)
+#define TOOL_TIME(args, member, least, most)                                                       \
+	TOOL_AT(TOOL_TYPE_TIME, args, member), .real_low = (least), .real_high = (most)
 #define TOOL_BYTES(args, member, least, text)                                                      \
 	TOOL_AT(TOOL_TYPE_BYTES, args, member), .low = (least), .wrong = (text)
 #define TOOL_WORD(args, member, accepted, text)                                                    \
 	TOOL_AT(TOOL_TYPE_WORD, args, member), .words = (accepted), .wrong = (text)
 #define TOOL_LIST(args, member, count, least, most)                                                \
-	TOOL_AT(TOOL_TYPE_LIST, args, member),                                                     \
-		.count_offset = offsetof(args, count),                                             \
-		.room = sizeof(((args *)0)->member) / sizeof(uint32_t), .low = (least),            \
-		.high = (most)
+	TOOL_ITEMS(TOOL_TYPE_LIST, args, member, count, least, most)
+#define TOOL_SIZES(args, member, count, least, most)                                               \
+	TOOL_ITEMS(TOOL_TYPE_SIZES, args, member, count, least, most)
+#define TOOL_ITEMS(kind, args, member, count, least, most)                                         \
+	TOOL_AT(kind, args, member), .count_offset = offsetof(args, count),                        \
+				     .room = sizeof(((args *)0)->member) / sizeof(uint32_t),       \
+				     .low = (least), .high = (most)
 #define TOOL_OLD(spelling)       .old = (spelling)
+#define TOOL_KNOWN(list)         .known = (list)
 #define TOOL_NOTED(args, member) .noted = offsetof(args, member)
 
 /** Options that several subcommands share. */
@@ -107,6 +116,7 @@ struct tool_option_set {
 };
 
 extern const struct tool_option_set tool_common_set; /**< struct tool_common */
+extern const struct tool_option_set tool_output_set; /**< the same without --threads */
 /** struct tool_store_args; --host and --cache, with or without neighbour lists in --host */
 extern const struct tool_option_set tool_budget_set, tool_rows_budget_set;
 extern const struct tool_option_set tool_placement_set; /**< struct tool_store_args */
@@ -121,6 +131,9 @@ extern const struct tool_option_set tool_preset_set;  /**< struct tool_preset_ar
 extern const struct tool_option_set tool_dataset_set; /**< --dataset; struct tool_preset_args */
 
 extern const struct tool_word tool_draws[]; /**< enum rung_draws */
+
+/** Names of the scores, for help and errors. */
+#define TOOL_SCORES "blend, expected, presample, ppr, wrpagerank, rpagerank, degree"
 
 /** A set included in a subcommand, whose struct has its targets at `offset`. */
 struct tool_part {
@@ -139,10 +152,20 @@ enum tool_operands {
 	TOOL_OPERAND_DIR_OR_NOT   /**< DIR or nothing; the subcommand checks when it is needed */
 };
 
+#define TOOL_GROUPS_MAX 8
+
+/** Headings of the groups of tool_gpu_set, tool_placement_set and tool_engine_set. */
+#define TOOL_GPU_HEADING    [4] = "GPU:"
+#define TOOL_MEMORY_HEADING [5] = "Memory and placement:"
+#define TOOL_READ_HEADING   [6] = "Reading the file:"
+
 struct tool_command {
 	const struct tool_option *options; /**< NULL: only those of the parts */
 	const struct tool_part *parts;     /**< the end has a NULL `set`; checked last to first */
 	const char *operands, *doc;        /**< as args_doc and doc of struct argp */
+	const char *examples;              /**< command lines at the end of the help, by '\n' */
+	const char *headings[TOOL_GROUPS_MAX]; /**< of the help, by group of options; or NULL */
+	const char *threads; /**< help of --threads; NULL: one thread per CPU is the default */
 	enum tool_operands operand_kind;
 	size_t dir; /**< offset of a const char *, if `operand_kind` is TOOL_OPERAND_DIR */
 	tool_option_fn *operand; /**< handles each operand instead; NULL: as in `operand_kind` */
@@ -151,8 +174,11 @@ struct tool_command {
 
 extern const struct tool_command tool_generate_command, tool_stage_command, tool_score_command,
 	tool_verify_command, tool_info_command, tool_plan_command, tool_trace_command,
-	tool_numa_command, tool_bench_command,
+	tool_numa_command, tool_bench_command, tool_doctor_command, tool_top_command,
 	tool_train_command; /**< the last only where RUNG_HAVE_BLAS */
+
+/** The short form of an option, such as 'o' of --out, the same in all subcommands; 0: none. */
+char tool_option_letter(const char *name);
 
 /** Read a command line into `args`, which already has its defaults; exits if it is wrong. */
 void tool_args_parse(const struct tool_command *command, int argc, char **argv, void *args);

@@ -27,10 +27,22 @@ static void refuse_second(const struct argp_state *state, const struct tool_pres
 		           args->option);
 }
 
+/* Whether a list such as "papers or all" has this word. */
+static bool has_word(const char *list, const char *word)
+{
+	for (size_t length; *list; list += length, list += strspn(list, " ,")) {
+		length = strcspn(list, " ,");
+		if (strlen(word) == length && strncmp(list, word, length) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* The value is ROOT, or ROOT:WORD with lower-case letters after the last colon. If a folder has the
- * whole text as its name, that folder is ROOT. */
+ * whole text as its name, that folder is ROOT. `words` lists what is accepted; NULL: it is checked
+ * later. */
 static void set(const struct argp_state *state, struct tool_preset_args *args,
-                enum rung_preset_kind kind, const char *option, const char *arg)
+                enum rung_preset_kind kind, const char *option, const char *words, const char *arg)
 {
 	const char *colon = strrchr(arg, ':');
 	size_t length = strlen(arg);
@@ -46,6 +58,9 @@ static void set(const struct argp_state *state, struct tool_preset_args *args,
 	args->root = strndup(arg, length);
 	if (!args->root || (length < strlen(arg) && !args->part))
 		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
+	if (words && args->part && !has_word(words, args->part))
+		argp_error(state, "%s: unknown part '%s'; %s", option, args->part,
+		           tool_meant(args->part, words, words));
 	if (length == 0)
 		argp_error(state, "%s: '%s' does not name a folder; give the folder of the dataset",
 		           option, arg);
@@ -53,17 +68,18 @@ static void set(const struct argp_state *state, struct tool_preset_args *args,
 
 static void set_papers100m(const struct argp_state *state, void *args, const char *arg)
 {
-	set(state, args, RUNG_PRESET_OGB_PAPERS100M, "--ogb-papers100M", arg);
+	set(state, args, RUNG_PRESET_OGB_PAPERS100M, "--ogb-papers100M", NULL, arg);
 }
 
 static void set_mag240m(const struct argp_state *state, void *args, const char *arg)
 {
-	set(state, args, RUNG_PRESET_OGB_MAG240M, "--ogb-mag240m", arg);
+	set(state, args, RUNG_PRESET_OGB_MAG240M, "--ogb-mag240m", "papers or all", arg);
 }
 
 static void set_igb(const struct argp_state *state, void *args, const char *arg)
 {
-	set(state, args, RUNG_PRESET_IGB, "--igb", arg);
+	set(state, args, RUNG_PRESET_IGB, "--igb",
+	    "tiny, experimental, small, medium, large or full", arg);
 }
 
 static const struct tool_option options[] = {

@@ -7,28 +7,49 @@
 #ifndef RUNG_TOOL_BENCH_H
 #define RUNG_TOOL_BENCH_H
 
+#include "output/out_file.h"
 #include "tool.h"
+
+#define BENCH_ROWS_MAX     (UINT64_MAX / 16)
+#define BENCH_REPEAT_MAX   100
+#define BENCH_REQUESTS_MAX 4096u /* threads * in-flight */
 
 struct bench_args {
 	const char *dir;
 	const char *ids;     /* "trace", "uniform", "zipf", or a file */
 	uint64_t rows;       /* 0: not given */
-	uint64_t warmup;     /* rows before the clock starts, at least */
+	uint64_t warmup;     /* rows before the clock starts, at least; UINT64_MAX: not given */
+	double runtime;      /* seconds after which the run ends; 0: after `rows` */
+	uint32_t repeat;     /* number of runs */
 	uint32_t batch;      /* rows of a request; trace: seeds of a batch; 0: not given */
 	uint32_t in_flight;  /* requests of each thread */
 	uint32_t look_ahead; /* batches that are announced ahead of the submitted one */
 	uint64_t seed;
 	int check;
+	double status;     /* seconds between two status lines; 0: none */
 	const char *share; /* share the store at this path; NULL: do not share it */
 	int hold;          /* nonzero: keep it shared after the run */
 	int private_cache; /* nonzero: the cold-row cache is not shared */
 	/* the path at which another process shares it; NULL: the store is opened here */
 	const char *attach;
+	const char *csv; /* a line per run to this file, "-" is stdout; NULL: none */
+	struct tool_out *csv_out;
+	int explain; /* nonzero: print tiers, engine, cache and the phases of reads, too */
 	struct tool_fanouts fanouts;
+	uint32_t refill_threads; /* for each features file; 0: as chosen by the plan */
 	struct tool_store_args store;
 	/* threads: number of submitting threads; filled in if not given */
 	struct tool_common common;
+	char **argv; /* the command line, for the command to try next */
 };
+
+/** Rows of the timed part; with --runtime alone as good as infinitely many. */
+static inline uint64_t bench_rows(const struct bench_args *args)
+{
+	if (args->rows)
+		return args->rows;
+	return args->runtime > 0 ? BENCH_ROWS_MAX : 1u << 20;
+}
 
 /**
  * The ids of all requests, of which one round is in memory. The first requests are the warm-up. The
@@ -131,20 +152,27 @@ struct bench_result {
 };
 
 /**
- * Gather all requests. After a signal `result` is that of the requests that were complete by then.
+ * Gather all requests, or those submitted within --runtime. After a signal `result` is that
+ * of the requests that were complete by then.
+ * @param step  name for the progress
  * @return a status, the failure printed
  */
 int bench_run(const char *name, const struct bench_args *args, struct rung_store *store,
               struct bench_ids *ids, const struct bench_truth *truth,
-              struct tool_progress *progress, struct bench_result *result);
+              struct tool_progress *progress, const char *step, struct bench_result *result);
 
 /**
- * Print the result as text or JSON.
- * @param forecast  of all requests; NULL: none
+ * Print the results as text or JSON, and write the CSV file. The details are those of the run with
+ * the median rate.
+ * @param results   [count] complete runs, or one that was interrupted
+ * @param forecast  of the requests of bench_median_run(); NULL: none
  * @return an exit code: TOOL_FAILED if rows were wrong
  */
 int bench_report(const char *name, const struct bench_args *args, const struct tool_data *data,
                  const struct bench_ids *ids, const struct rung_forecast *forecast,
-                 const struct bench_result *result);
+                 const struct bench_result *results, uint32_t count);
+
+/** The run with the median rate; the slower of the two in the middle of an even number. */
+const struct bench_result *bench_median_run(const struct bench_result *results, uint32_t count);
 
 #endif

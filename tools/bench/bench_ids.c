@@ -11,7 +11,6 @@
 #include "bench/bench_draws.h"
 #include "interrupt.h"
 
-#define ROWS_DEFAULT  (1u << 20)
 #define BATCH_DEFAULT 4096u
 /* 32 MiB of ids. In-memory gathers of that many rows take 0.2 s or more; stopping and starting the
    threads takes 0.1 ms. Tests use shorter rounds. */
@@ -236,7 +235,7 @@ static void begin_trace(struct bench_ids *ids, const struct tool_fanouts *fanout
 
 	ids->warmup_count = args->warmup ? UINT64_MAX : 0;
 	ids->warmup_rows = args->warmup;
-	ids->count = ids->warmup_rows + (args->rows ? args->rows : ROWS_DEFAULT);
+	ids->count = ids->warmup_rows + (bench_rows(args));
 	ids->rows_bound = most_rows(ids->source, fanouts);
 }
 
@@ -362,7 +361,7 @@ static int count_cut(struct bench_ids *ids)
 	struct bench_source *source = ids->source;
 	const struct bench_args *args = source->args;
 	const uint64_t file_rows = source->file ? rung_source_info(source->file)->row_count : 0;
-	uint64_t rows = args->rows ? args->rows : ROWS_DEFAULT, id;
+	uint64_t rows = bench_rows(args), id;
 	int rc = 0;
 
 	ids->warmup_count = args->warmup / source->batch + (args->warmup % source->batch != 0);

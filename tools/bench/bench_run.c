@@ -6,6 +6,7 @@
  * Ids and outputs are memory of the store, which is GPU memory if a GPU gathers. Outputs are copied
  * to host memory to be checked.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -60,27 +61,44 @@ static void *work(void *ctx)
 	}
 }
 
+/* Show the rows so far. With --runtime their total is that of the runtime at the rate so far.
+ * @param end_ns  UINT64_MAX: without --runtime. @return nonzero after a signal */
+static int show(const struct run *run, struct tool_progress *progress, uint64_t now_ns,
+                uint64_t end_ns)
+{
+	const uint64_t rows = atomic_load(&run->rows_done);
+	uint64_t total = run->ids->count;
+
+	if (end_ns != UINT64_MAX) {
+		const double left = end_ns > now_ns ? (double)(end_ns - now_ns) * 1e-9 : 0;
+
+		total = (uint64_t)((double)rows * run->args->runtime /
+		                   fmax(run->args->runtime - left, 1e-3));
+	}
+	return tool_progress_update(progress, run->step, rows, total);
+}
+
 /* Report progress until all workers have ended the round, or until DRAIN_NS after a signal: if a
  * request hangs on a device, its worker is abandoned. */
-static void watch(struct run *run, struct tool_progress *progress)
+static void watch(struct run *run, struct tool_progress *progress, uint64_t end_ns)
 {
-	uint64_t drained_ns = UINT64_MAX;
+	uint64_t drained_ns = UINT64_MAX, now_ns = tool_now_ns(), until_ns;
 	struct timespec until;
 
 	pthread_mutex_lock(&run->lock);
-	while (run->running && tool_now_ns() < drained_ns) {
-		clock_gettime(CLOCK_MONOTONIC, &until);
-		until.tv_nsec += REPORT_NS;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_nsec -= 1000000000;
-			until.tv_sec++;
-		}
+	while (run->running && now_ns < drained_ns) {
+		until_ns = now_ns + REPORT_NS;
+		if (now_ns < end_ns && end_ns < until_ns)
+			until_ns = end_ns;
+		until.tv_sec = (time_t)(until_ns / 1000000000);
+		until.tv_nsec = (long)(until_ns % 1000000000);
 		pthread_cond_timedwait(&run->ended, &run->lock, &until);
 		pthread_mutex_unlock(&run->lock);
+		now_ns = tool_now_ns();
+		if (now_ns >= end_ns) /* --runtime is over: requests in flight complete */
+			atomic_store(&run->stop, 1);
 		/* without the lock: drawing can take long on a slow terminal */
-		if (tool_progress_update(progress, "gathers", atomic_load(&run->rows_done),
-		                         run->ids->count) &&
-		    drained_ns == UINT64_MAX) {
+		if (show(run, progress, now_ns, end_ns) && drained_ns == UINT64_MAX) {
 			atomic_store(&run->stop, 1);
 			drained_ns = tool_now_ns() + DRAIN_NS;
 		}
@@ -172,7 +190,7 @@ static void race(struct run *run, const struct worker *workers, uint64_t first, 
                  struct tool_progress *progress, struct bench_result *result)
 {
 	const uint32_t thread_count = run->args->common.threads;
-	uint64_t begun_ns, ended_ns = 0;
+	uint64_t begun_ns, ended_ns = 0, end_ns = UINT64_MAX;
 	double cpu;
 
 	pthread_barrier_wait(&run->ready);
@@ -188,8 +206,11 @@ static void race(struct run *run, const struct worker *workers, uint64_t first, 
 	tool_interrupt_grace(GRACE_MS);
 	cpu = cpu_seconds();
 	begun_ns = tool_now_ns();
+	/* the clock of --runtime runs in timed rounds only, as that of the result */
+	if (run->args->runtime > 0 && first >= run->ids->warmup_count)
+		end_ns = begun_ns + (uint64_t)(1e9 * fmax(run->args->runtime - result->seconds, 0));
 	pthread_barrier_wait(&run->go);
-	watch(run, progress);
+	watch(run, progress, end_ns);
 	result->cpu_seconds += cpu_seconds() - cpu;
 	/* the end is taken from the workers' clocks, because watch() may notice it late */
 	if (run->left_behind)
@@ -395,7 +416,8 @@ static int collect(const struct run *run, struct bench_result *result)
 		result->latency_ns[result->latency_count - 1] = atomic_load(&run->latency_max_ns);
 	result->request_count = atomic_load(&run->timed_requests);
 	result->rows = atomic_load(&run->timed_rows);
-	if (!ids->counted || result->request_count < ids->batch_count - ids->warmup_count)
+	if (tool_interrupted() &&
+	    (!ids->counted || result->request_count < ids->batch_count - ids->warmup_count))
 		result->interrupted = tool_interrupt_name();
 	if (result->request_count == 0) { /* interrupted during the warm-up */
 		result->seconds = result->cpu_seconds = 0;
@@ -442,7 +464,7 @@ static int run_all(struct run *run, const char *name, struct tool_progress *prog
 
 int bench_run(const char *name, const struct bench_args *args, struct rung_store *store,
               struct bench_ids *ids, const struct bench_truth *truth,
-              struct tool_progress *progress, struct bench_result *result)
+              struct tool_progress *progress, const char *step, struct bench_result *result)
 {
 	/* allocated, because abandoned workers use it after this call */
 	struct run *run = calloc(1, sizeof(*run));
@@ -461,6 +483,7 @@ int bench_run(const char *name, const struct bench_args *args, struct rung_store
 		return tool_fail(name, rc), rc;
 	}
 	run->args = args;
+	run->step = step;
 	run->store = store;
 	run->ids = ids;
 	run->truth = args->check ? truth : NULL;

@@ -26,6 +26,7 @@ struct flight {
 
 struct run {
 	const struct bench_args *args;
+	const char *step; /* for the progress */
 	struct rung_store *store;
 	struct bench_ids *ids; /* changed only between rounds */
 	void *placed; /* memory of the store: the round's ids, for a GPU; NULL on the CPU */

@@ -12,7 +12,7 @@ struct info_args {
 };
 
 static const struct tool_part parts[] = {
-	TOOL_PART(tool_common_set, struct info_args, common),
+	TOOL_PART(tool_output_set, struct info_args, common),
 	{ 0 },
 };
 const struct tool_command tool_info_command = {
@@ -22,6 +22,7 @@ const struct tool_command tool_info_command = {
 	       "of its files are read.",
 	.operand_kind = TOOL_OPERAND_DIR,
 	.dir = offsetof(struct info_args, dir),
+	.examples = "  rung info graph.rung\n  rung info graph.rung --json",
 };
 
 /* null for a file that is not an array, such as the manifest: a scalar would be [] */
@@ -169,7 +170,8 @@ static void print_info(const struct rung_dataset *ds)
 	if (info->score_damping > 0)
 		printf(", damping %g", info->score_damping);
 	if (info->score_sampled)
-		printf(", %llu batches sampled", (unsigned long long)info->score_batches);
+		printf(", %llu batch%s sampled", (unsigned long long)info->score_batches,
+		       info->score_batches == 1 ? "" : "es");
 	printf("\nbatch     %u, fanout ", info->batch_size);
 	for (uint32_t i = 0; i < info->fanout_count; i++) {
 		if (info->fanouts[i] == UINT32_MAX) /* the manifest's value for all neighbours */
@@ -196,7 +198,6 @@ static void print_info(const struct rung_dataset *ds)
 	}
 }
 
-/* --threads is accepted as by every command, although nothing runs in parallel here. */
 int cmd_info(int argc, char **argv)
 {
 	struct info_args args = { 0 };

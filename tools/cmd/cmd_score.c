@@ -37,6 +37,7 @@ struct scoring {
 	const char *name; /* of the command, for messages */
 	const struct score_args *args;
 	struct tool_progress progress;
+	const char *steps[5];          /* of the progress, the last of which is NULL */
 	struct rung_source *train_src; /* open until the ids are read */
 	uint64_t *train;               /* [opts.train_count]; free with rung_free() */
 	struct rung_score_opts opts;
@@ -82,10 +83,8 @@ static void set_method(const struct argp_state *state, void *ctx, const char *ar
 	struct score_args *args = ctx;
 
 	if (rung_score_method_parse(arg, &args->score.opts.method) < 0)
-		argp_error(state,
-		           "--score: unknown value '%s'; use blend, expected, presample, ppr, "
-		           "wrpagerank, rpagerank or degree",
-		           arg);
+		argp_error(state, "--score: unknown value '%s'; %s", arg,
+		           tool_meant(arg, TOOL_SCORES, TOOL_SCORES));
 }
 
 /* The same form as for rung stage, of whose splits only "train" affects a score. */
@@ -109,7 +108,7 @@ static const struct tool_option options[] = {
 	{ "train", "SRC", 1, NULL, TOOL_TEXT(struct score_args, train) },
 	{ "score", "NAME", 3,
 	  "blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree",
-	  TOOL_SET(set_method), TOOL_OLD("method") },
+	  TOOL_SET(set_method), TOOL_OLD("method"), TOOL_KNOWN(TOOL_SCORES) },
 	{ "memory", "SIZE", 5,
 	  "Leave the graph in its files and use at most this much memory (default: load the graph)",
 	  TOOL_BYTES(struct score_args, memory_bytes, 0,
@@ -132,6 +131,13 @@ const struct tool_command tool_score_command = {
 	       "raw:FILE,DTYPE,DIM[xDIM][,OFFSET].",
 	.operand = refuse_operand,
 	.check = check_complete,
+	.headings = { [1] = "Files:",
+	              [2] = "Graph:",
+	              [3] = "Score:",
+	              [4] = "Settings of single scores:",
+	              [5] = "Resources:" },
+	.examples = "  rung score --graph edges.npy --fanout 15,10 --out score.npy\n  rung score "
+		    "--graph csc:p.npy,i.npy --score degree --out s.npy --memory 4G",
 };
 
 /* ---- memory ---- */
@@ -230,6 +236,22 @@ static int open_edges(struct scoring *scoring, const struct rung_graph_opts *gra
 	return rc;
 }
 
+/* The steps of the progress, in their order. */
+static void name_steps(struct scoring *scoring)
+{
+	const enum rung_score_method method = scoring->args->score.opts.method;
+	unsigned count = 0;
+
+	scoring->steps[count++] = "edges";
+	if (scoring->args->memory_bytes)
+		scoring->steps[count++] = "sort";
+	if (method != RUNG_SCORE_PRESAMPLE)
+		scoring->steps[count++] = "score";
+	if (method == RUNG_SCORE_PRESAMPLE || method == RUNG_SCORE_BLEND)
+		scoring->steps[count++] = "presample";
+	scoring->progress.steps = scoring->steps;
+}
+
 /* @return an exit code, the failure printed */
 static int open_graph(struct scoring *scoring)
 {
@@ -237,6 +259,7 @@ static int open_graph(struct scoring *scoring)
 	const uint64_t begin_ns = tool_now_ns();
 	int rc;
 
+	name_steps(scoring);
 	opts.progress = tool_progress_update;
 	opts.progress_ctx = &scoring->progress;
 	rc = scoring->args->memory_bytes ? open_edges(scoring, &opts) : load_graph(scoring, &opts);
@@ -287,12 +310,12 @@ static int score_edges(struct scoring *scoring)
 	if (least == 0)
 		return failed(scoring, rc);
 	tool_progress_end(&scoring->progress);
-	return tool_error(scoring->name, TOOL_USAGE,
-	                  "--memory: %llu bytes are not enough to score %llu vertices with this "
-	                  "number of threads; give at least %llu",
-	                  (unsigned long long)memory_bytes,
-	                  (unsigned long long)scoring->vertex_count,
-	                  (unsigned long long)least_budget(scoring, least));
+	return tool_error(
+		scoring->name, TOOL_USAGE,
+		"--memory: %llu bytes are not enough to score %llu vertices with this "
+		"number of threads; give at least %llu%s",
+		(unsigned long long)memory_bytes, (unsigned long long)scoring->vertex_count,
+		(unsigned long long)least_budget(scoring, least), tool_size_hint(memory_bytes));
 }
 
 /* Compute the score of a graph that is open, in memory or in files. @return an exit code, the
@@ -379,9 +402,11 @@ static void print_report(const struct scoring *scoring)
 	printf("%s in %s", rung_score_method_name(scoring->args->score.opts.method),
 	       tool_seconds_text(text, report->seconds));
 	if (report->edge_passes)
-		printf(", %llu edge passes", (unsigned long long)report->edge_passes);
+		printf(", %llu edge pass%s", (unsigned long long)report->edge_passes,
+		       report->edge_passes == 1 ? "" : "es");
 	if (report->batches_sampled)
-		printf(", %llu batches sampled", (unsigned long long)report->batches_sampled);
+		printf(", %llu batch%s sampled", (unsigned long long)report->batches_sampled,
+		       report->batches_sampled == 1 ? "" : "es");
 	printf("\nwrote %s\n", scoring->args->out);
 }
 

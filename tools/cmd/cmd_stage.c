@@ -81,11 +81,9 @@ static void set_score(const struct argp_state *state, void *ctx, const char *tex
 	    access(text, F_OK) == 0)
 		args->opts.score_spec = text;
 	else
-		argp_error(
-			state,
-			"--score: '%s' is not a method or file; use blend, expected, presample, "
-			"ppr, wrpagerank, rpagerank, degree, file.npy, file.npz:member or raw:...",
-			text);
+		argp_error(state, "--score: '%s' is not a method or file; %s", text,
+		           tool_meant(text, TOOL_SCORES,
+		                      TOOL_SCORES ", file.npy, file.npz:member or raw:..."));
 }
 
 /* A path that looks like NAME=SRC is written ./NAME=SRC. */
@@ -167,7 +165,7 @@ static const struct tool_option options[] = {
 	{ "score", "METHOD|SRC", 3,
 	  "Rank by blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree, "
 	  "or by the float32 values of a file",
-	  TOOL_SET(set_score) },
+	  TOOL_SET(set_score), TOOL_KNOWN(TOOL_SCORES) },
 	{ "stripe", "DIR", 3, "Stripe the rows over folders on several devices (repeatable)",
 	  TOOL_SET(add_stripe) },
 	{ "pad", "NAME", 3,
@@ -218,6 +216,14 @@ const struct tool_command tool_stage_command = {
 	       "A SRC is file.npy, file.npz:member, or raw:FILE,DTYPE,DIM[xDIM][,OFFSET].",
 	.operand = refuse_operand,
 	.check = check_complete,
+	.headings = { [1] = "Files:",
+	              [2] = "Graph:",
+	              [3] = "Order and layout of the rows:",
+	              [4] = "Settings of single scores:",
+	              [5] = "Runs:",
+	              [7] = "Resources:" },
+	.examples = "  rung stage --graph edges.npy --features x.npy --out graph.rung\n  rung "
+		    "stage --dataset dataset.json --out graph.rung --memory 8G --resume",
 };
 
 /* As in the manifest: "given" for the values of a file. */
@@ -342,8 +348,9 @@ static void print_plan(const struct rung_stage_report *report)
 		printf("rows stay where they are\n");
 		return;
 	}
-	printf("rows by %s in %llu parts: reads %s, writes %s",
+	printf("rows by %s in %llu part%s: reads %s, writes %s",
 	       rung_row_order_name(report->row_order), (unsigned long long)report->range_count,
+	       report->range_count == 1 ? "" : "s",
 	       tool_bytes_text(in, (double)report->rows_bytes_read),
 	       tool_bytes_text(out, (double)report->rows_bytes_written));
 	if (report->temp_bytes)
@@ -357,9 +364,10 @@ static void print_plan(const struct rung_stage_report *report)
 			       rung_row_order_name((enum rung_row_order)order));
 	}
 	if (report->rows_seconds > 0)
-		printf(": measured %s/s read, %s/s written, %.0f rows/s read one by one",
+		printf(": measured %s/s read, %s/s written, %s rows/s read one by one",
 		       tool_bytes_text(in, report->read_bytes_per_s),
-		       tool_bytes_text(out, report->write_bytes_per_s), report->row_reads_per_s);
+		       tool_bytes_text(out, report->write_bytes_per_s),
+		       tool_count_text(text, report->row_reads_per_s));
 	printf("\n");
 }
 
@@ -445,12 +453,15 @@ int cmd_stage(int argc, char **argv)
 		.graph = { .opts = RUNG_GRAPH_OPTS_INIT },
 		.score = { .opts = RUNG_SCORE_OPTS_INIT },
 	};
+	static const char *const steps[] = { "graph", "score", "relabel", "features",
+		                             "files", "check", NULL };
 	struct rung_stage_report report = { 0 };
 	struct tool_progress progress;
 	int rc, code = TOOL_DONE;
 
 	tool_args_parse(&tool_stage_command, argc, argv, &args);
 	tool_progress_init(&progress, argv[0], args.common.quiet);
+	progress.steps = steps;
 	/* the options are complete now: their lists no longer move */
 	args.opts.graph = args.graph.opts;
 	args.opts.score = args.score.opts;

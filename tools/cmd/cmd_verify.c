@@ -4,6 +4,7 @@
  * contents with them, too; with --repair, rebuild bad blocks. A difference is a result and not a
  * failure: the report goes to stdout as usual, and the exit status is TOOL_CORRUPT.
  */
+#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +12,7 @@
 #include "interrupt.h"
 #include "output/json.h"
 
-#define BAD_LINES_MAX 20 /* blocks listed for people; JSON lists all */
+#define RANGES_MAX 10 /* ranges of bad blocks listed for people; JSON lists all blocks */
 
 struct verify_args {
 	const char *dir;
@@ -77,7 +78,8 @@ static void add_split(const struct argp_state *state, void *ctx, const char *tex
 	          tool_arg_split(state, text));
 }
 
-/* "1%" and "0.01" are shares, whole numbers are rows: "1" is one row, "1.0" all of them. */
+/* "1%" and "0.01" are shares, whole numbers and "1.5M" are rows: "1" is one row, "1.0" all of
+ * them. */
 static void set_sample(const struct argp_state *state, void *ctx, const char *text)
 {
 	struct rung_verify_opts *opts = &((struct verify_args *)ctx)->opts;
@@ -87,7 +89,7 @@ static void set_sample(const struct argp_state *state, void *ctx, const char *te
 	opts->sample_share = 0;
 	if (strchr(text, '%'))
 		opts->sample_share = tool_arg_size(state, "--sample", text).share;
-	else if (strchr(text, '.'))
+	else if (strchr(text, '.') && !isalpha((unsigned char)text[strlen(text) - 1]))
 		opts->sample_share = tool_arg_double(state, "--sample", text, 0, 1, TOOL_OPEN_LOW);
 	else
 		opts->sample_rows = tool_arg_u64(state, "--sample", text, 1, UINT64_MAX);
@@ -158,6 +160,12 @@ const struct tool_command tool_verify_command = {
 	.operand_kind = TOOL_OPERAND_DIR,
 	.dir = offsetof(struct verify_args, dir),
 	.check = check_sample,
+	.headings = { [1] = "Sources to compare with:",
+	              [2] = "Graph:",
+	              [3] = "Extent:",
+	              [5] = "Repair:" },
+	.examples = "  rung verify graph.rung\n  rung verify graph.rung --dataset dataset.json "
+		    "--sample 1% --repair",
 };
 
 /* ---- JSON ---- */
@@ -280,18 +288,46 @@ static json_t *report_json(const struct verify_args *args, const struct rung_ver
 
 /* ---- text ---- */
 
-/* A truncated file has thousands of bad blocks; the first ones show where the damage begins. */
-static void print_blocks(const char *dir, const struct rung_bad_block *blocks, uint64_t count,
-                         const char *what)
+/* The number of blocks from the first one on that follow each other in one file. */
+static uint64_t range_of(const struct rung_bad_block *blocks, uint64_t count)
 {
-	for (uint64_t i = 0; i < count && i < BAD_LINES_MAX; i++) {
-		printf("%s/%s: block %llu at offset %llu %s\n", dir, blocks[i].file,
-		       (unsigned long long)blocks[i].block, (unsigned long long)blocks[i].offset,
-		       what);
+	uint64_t i = 1;
+
+	while (i < count && strcmp(blocks[i].file, blocks[0].file) == 0 &&
+	       blocks[i].block == blocks[0].block + i)
+		i++;
+	return i;
+}
+
+/* A truncated file has thousands of bad blocks, in one range. The first ranges show where the
+ * damage is. @param one, several  what is reported of a block, and of several */
+static void print_blocks(const char *dir, const struct rung_bad_block *blocks, uint64_t count,
+                         const char *one, const char *several)
+{
+	uint64_t ranges = 0, shown = 0, length;
+
+	for (uint64_t i = 0; i < count; i += length, ranges++) {
+		const struct rung_bad_block *first = &blocks[i];
+
+		length = range_of(first, count - i);
+		if (ranges >= RANGES_MAX)
+			continue;
+		shown += length;
+		if (length == 1)
+			printf("%s/%s: block %llu at offset %llu %s\n", dir, first->file,
+			       (unsigned long long)first->block, (unsigned long long)first->offset,
+			       one);
+		else
+			printf("%s/%s: blocks %llu to %llu from offset %llu on %s\n", dir,
+			       first->file, (unsigned long long)first->block,
+			       (unsigned long long)first[length - 1].block,
+			       (unsigned long long)first->offset, several);
 	}
-	if (count > BAD_LINES_MAX)
-		printf("… and %llu more blocks (--json lists all)\n",
-		       (unsigned long long)(count - BAD_LINES_MAX));
+	if (count > shown)
+		printf("… and %llu more of %llu blocks, in %llu more range%s (--json lists all)\n",
+		       (unsigned long long)(count - shown), (unsigned long long)count,
+		       (unsigned long long)(ranges - RANGES_MAX),
+		       ranges == RANGES_MAX + 1 ? "" : "s");
 }
 
 /* One line for each kind that differs; nothing if all of them agree. */
@@ -316,8 +352,10 @@ static void print_report(const struct verify_args *args, const struct rung_verif
 	char bytes[TOOL_TEXT_BYTES], rate[TOOL_TEXT_BYTES], time[TOOL_TEXT_BYTES];
 
 	print_blocks(args->dir, r->repaired, r->repaired_count,
-	             "differed from its checksum, and is repaired");
-	print_blocks(args->dir, r->bad, r->bad_count, "differs from its checksum");
+	             "differed from its checksum, and is repaired",
+	             "differed from their checksums, and are repaired");
+	print_blocks(args->dir, r->bad, r->bad_count, "differs from its checksum",
+	             "differ from their checksums");
 	if (r->unrepaired)
 		printf("not repaired: %s\n", r->unrepaired);
 	if (r->maps_disagree)
@@ -338,8 +376,10 @@ static void print_report(const struct verify_args *args, const struct rung_verif
 		       (unsigned long long)r->in_place_blocks_different,
 		       (unsigned long long)r->in_place_blocks_compared,
 		       (unsigned long long)r->first_in_place_different);
-	printf("%s: %llu blocks, %s, %s/s", ok ? "ok" : "does not verify",
-	       (unsigned long long)r->blocks_checked,
+	printf("%s: ", ok ? "ok" : "does not verify");
+	if (r->bad_count)
+		printf("%llu bad of ", (unsigned long long)r->bad_count);
+	printf("%llu blocks, %s, %s/s", (unsigned long long)r->blocks_checked,
 	       tool_bytes_text(bytes, (double)r->bytes_checked),
 	       tool_bytes_text(rate, bytes_per_s(r)));
 	if (r->in_place_blocks_compared)

@@ -8,10 +8,10 @@
 
 #include "tool.h"
 
-/* A share such as 10% refers to the bytes of all feature rows, so sizes become bytes only now that
- * the dataset is open. */
-static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_bytes,
-                          struct rung_plan_opts *opts)
+/* A share such as 10% refers to the bytes of all feature rows, so sizes become bytes only when the
+ * dataset is open. */
+void tool_plan_opts(const struct tool_store_args *args, uint64_t feature_bytes,
+                    struct rung_plan_opts *opts)
 {
 	uint64_t replicate_bytes = tool_size_bytes(&args->replicate, feature_bytes);
 
@@ -21,6 +21,7 @@ static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_b
 		opts->cache_share = args->cache.share;
 	else
 		opts->cache_bytes = tool_size_bytes(&args->cache, 0);
+	opts->window = args->window;
 	opts->queue_depth = args->queue_depth;
 	opts->device = args->device;
 	opts->gpus = args->gpu_count ? args->gpus : NULL;
@@ -36,7 +37,7 @@ static void set_plan_opts(const struct tool_store_args *args, uint64_t feature_b
 /* With --device auto, rows can be gathered by the CPU, or with fewer GPUs than requested. The
  * reason is printed, so that measured times are not mistaken for those of a GPU. The command
  * continues. */
-static void report_device(const char *name, const struct rung_plan_device *device)
+void tool_report_device(const char *name, const struct rung_plan_device *device)
 {
 	if (*device->why)
 		tool_error(name, TOOL_DONE, "%s%s",
@@ -74,7 +75,7 @@ int tool_plan(const char *name, const char *dir, const struct tool_store_args *a
 		tool_close(&data);
 		return rc;
 	}
-	set_plan_opts(args, rung_dataset_info(data.ds)->feature_bytes, &opts);
+	tool_plan_opts(args, rung_dataset_info(data.ds)->feature_bytes, &opts);
 	opts.profile = data.profile;
 	rc = sampling ? tool_structure_plan(args, data.ds, sampling, &opts, &data.division) : 0;
 	if (rc == 0)
@@ -85,7 +86,7 @@ int tool_plan(const char *name, const char *dir, const struct tool_store_args *a
 		tool_close(&data);
 		return rc;
 	}
-	report_device(name, rung_plan_device(data.plan));
+	tool_report_device(name, rung_plan_device(data.plan));
 	*data_out = data;
 	return 0;
 }

@@ -12,6 +12,7 @@ struct rung_store_opts tool_store_opts(const struct tool_store_args *args,
 	all.buffered = args->buffered;
 	all.no_merge = args->no_merge;
 	all.merge_gap_bytes = args->merge_gap_bytes;
+	all.window = args->window;
 	all.vertex_ids = args->vertex_ids;
 	return all;
 }

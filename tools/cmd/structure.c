@@ -19,10 +19,12 @@ static uint64_t lists_bytes(const struct rung_dataset *ds)
 
 /* --structure as an option of a plan: 0 for auto. A structure of 0 bytes is refused, with the least
  * that works: 1 byte is too little as well. */
-static uint64_t structure_bytes(const struct tool_store_args *args, const struct rung_dataset *ds)
+uint64_t tool_structure_bytes(const struct tool_store_args *args, const struct rung_dataset *ds)
 {
 	const uint64_t bytes = tool_size_bytes(&args->structure, lists_bytes(ds));
 
+	if (lists_bytes(ds) == 0)
+		return RUNG_BYTES_MAX; /* the offsets of empty lists */
 	return bytes == RUNG_BYTES_NONE ? 1 : bytes;
 }
 
@@ -77,7 +79,8 @@ static int divide(const struct rung_dataset *ds, const struct tool_sampling *sam
 	sampler.fanouts = fanouts.hops;
 	sampler.hop_count = fanouts.count;
 	sampler.seed = sampling->seed;
-	sampler.draws = sampling->draws;
+	if (sampling->draws_as_staged)
+		sampler.draws = info->draws;
 	sampler.threads = sampling->threads;
 	division->size = sizeof(*division);
 	rc = rung_plan_divide(ds, opts, &sampler, seeds, seed_count, batch ? batch : BATCH_DEFAULT,
@@ -124,9 +127,7 @@ int tool_structure_plan(const struct tool_store_args *args, const struct rung_da
 {
 	int rc;
 
-	opts->structure_bytes = structure_bytes(args, ds);
-	if (lists_bytes(ds) == 0)
-		opts->structure_bytes = RUNG_BYTES_MAX; /* the offsets of empty lists */
+	opts->structure_bytes = tool_structure_bytes(args, ds);
 	if (opts->structure_bytes && !sampling->compare)
 		return 0;
 	rc = fits(ds, opts);
@@ -202,7 +203,7 @@ static int default_bytes(const struct rung_dataset *ds, const struct tool_store_
 static int open_free(const struct tool_store_args *args, const struct rung_dataset *ds,
                      const struct rung_store_opts *opts, struct tool_lists *lists)
 {
-	uint64_t bytes = structure_bytes(args, ds);
+	uint64_t bytes = tool_structure_bytes(args, ds);
 	struct rung_plan *plan;
 	int rc = bytes ? 0 : default_bytes(ds, args, &bytes);
 

@@ -19,7 +19,7 @@ const struct gen_model *gen_arg_model(const struct argp_state *state, const char
 			strcat(names, gen_model_name(i + 1) ? ", " : " or ");
 		strcat(names, gen_model_name(i));
 	}
-	argp_error(state, "--model: unknown value '%s'; use %s", arg, names);
+	argp_error(state, "--model: unknown value '%s'; %s", arg, tool_meant(arg, names, names));
 	return NULL; /* argp_error() exits */
 }
 

@@ -101,7 +101,7 @@ static void check_args(const struct argp_state *state, void *ctx)
 static const struct tool_option options[] = {
 	{ "model", "NAME", 1,
 	  "Graph to model: mag240m, papers100m, wikikg90m, igb, arxiv, debian-docs or debian",
-	  TOOL_SET(set_model) },
+	  TOOL_SET(set_model), TOOL_KNOWN(GEN_MODELS) },
 	{ "scale", "1/N", 1, "Vertices and edges relative to the original (default: 1)",
 	  TOOL_SET(set_scale) },
 	{ "vertices", "N", 1, "Number of vertices, instead of --scale",
@@ -135,6 +135,9 @@ const struct tool_command tool_generate_command = {
 	.operand_kind = TOOL_OPERAND_DIR_OR_NOT,
 	.dir = offsetof(struct generate_args, dir),
 	.check = check_args,
+	.headings = { [1] = "Model and size:", [2] = "Details:", [3] = "Resources:" },
+	.examples = "  rung generate arxiv --model arxiv\n  rung generate mag --model mag240m "
+		    "--scale 1/64 --width 128",
 };
 
 /* ---- the job ---- */

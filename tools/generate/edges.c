@@ -301,9 +301,10 @@ static int fit_memory(struct gen_job *job, uint64_t block_edges, uint64_t blocks
 
 	if (job->memory_bytes < shared + thread)
 		return tool_error(job->command, TOOL_USAGE,
-		                  "--memory: %llu bytes are not enough; give at least %llu",
+		                  "--memory: %llu bytes are not enough; give at least %llu%s",
 		                  (unsigned long long)job->memory_bytes,
-		                  (unsigned long long)(shared + thread));
+		                  (unsigned long long)(shared + thread),
+		                  tool_size_hint(job->memory_bytes));
 	while (shared + job->threads * thread > job->memory_bytes)
 		job->threads--;
 	return TOOL_DONE;

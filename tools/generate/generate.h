@@ -72,6 +72,9 @@ const struct gen_model *gen_model_find(const char *name);
 /** Name number `i`; NULL after the last one. */
 const char *gen_model_name(size_t i);
 
+/** Names of the models, for completions. */
+#define GEN_MODELS "mag240m papers100m wikikg90m igb arxiv debian-docs debian"
+
 /** The model of an option's value; exits if it is unknown. */
 const struct gen_model *gen_arg_model(const struct argp_state *state, const char *arg);
 

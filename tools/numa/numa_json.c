@@ -102,6 +102,7 @@ static json_t *node_json(const struct rung_topology_node *node)
 	              node->memory_allowed < 0 ? json_null() : json_boolean(node->memory_allowed));
 	tool_json_set(entry, "total_bytes", known(node->total_bytes));
 	tool_json_set(entry, "free_bytes", known(node->free_bytes));
+	tool_json_set(entry, "available_bytes", known(node->available_bytes));
 	tool_json_set(entry, "huge_pages", huge_pages_json(node));
 	tool_json_set(entry, "rated", ratings_json(node));
 	tool_json_set(entry, "gpu", tool_json_text(node->gpu));

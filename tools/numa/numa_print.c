@@ -110,9 +110,9 @@ static void print_machine(const struct rung_topology_info *info)
 	printf("this process may use CPUs %s, memory of nodes %s", cpus ? cpus : "?",
 	       nodes ? nodes : "?");
 	if (info->available_bytes != RUNG_UNKNOWN)
-		printf("; %s are available", tool_bytes_text(text, (double)info->available_bytes));
+		printf("; %s available", tool_bytes_text(text, (double)info->available_bytes));
 	if (info->limit_bytes != RUNG_UNKNOWN)
-		printf(", its control groups' limit is %s",
+		printf(", control groups allow %s",
 		       tool_bytes_text(text, (double)info->limit_bytes));
 	putchar('\n');
 	free(cpus);
@@ -132,24 +132,26 @@ static void cpu_count_cell(struct tool_table *table, const struct rung_topology_
 		tool_table_cell(table, "%u", node->cpus.count);
 }
 
-/* "512 x 2.00 MiB (500 free)" for each size; sizes without reserved pages are left out. */
+/* "500 of 512 x 2.00 MiB" for each size; sizes without reserved pages are left out. */
 static void huge_page_cell(struct tool_table *table, const struct rung_topology_node *node)
 {
-	char text[256] = "", size[TOOL_TEXT_BYTES]; /* room for the four sizes of ARM */
+	char text[256] = "", size[TOOL_TEXT_BYTES],
+	     free_text[TOOL_TEXT_BYTES]; /* room for the four sizes of ARM */
 
 	for (size_t i = 0; i < node->huge_page_count; i++) {
 		const struct rung_huge_pages *pages = &node->huge_pages[i];
-		size_t used = strlen(text);
+		const size_t used = strlen(text);
 
 		if (pages->total == 0 || pages->total == RUNG_UNKNOWN)
 			continue;
-		snprintf(text + used, sizeof(text) - used, "%s%llu x %s", used ? ", " : "",
-		         (unsigned long long)pages->total,
-		         tool_bytes_text(size, (double)pages->page_bytes));
-		used = strlen(text);
 		if (pages->free != RUNG_UNKNOWN)
-			snprintf(text + used, sizeof(text) - used, " (%llu free)",
+			snprintf(free_text, sizeof(free_text), "%llu of ",
 			         (unsigned long long)pages->free);
+		else
+			free_text[0] = 0;
+		snprintf(text + used, sizeof(text) - used, "%s%s%llu x %s", used ? ", " : "",
+		         free_text, (unsigned long long)pages->total,
+		         tool_bytes_text(size, (double)pages->page_bytes));
 	}
 	tool_table_cell(table, "%s", text[0] ? text : "-");
 }
@@ -186,17 +188,23 @@ static void note_cell(struct tool_table *table, const struct rung_topology_node 
 	free(offline);
 }
 
-static int print_nodes(const struct rung_topology *topology)
+static int print_nodes(const struct numa_machine *machine)
 {
 	struct tool_table *table = tool_table_new("rrrrlll");
 	const struct rung_topology_node *node;
 
-	HEADINGS(table, "node", "CPUs", "memory", "free", "huge pages", "CPU list", "notes");
-	for (size_t i = 0; (node = rung_topology_node(topology, i)) != NULL; i++) {
+	HEADINGS(table, "node", "CPUs", "memory", "available", "free huge pages", "CPU list",
+	         "notes");
+	for (size_t i = 0; (node = numa_node(machine, i)) != NULL; i++) {
 		tool_table_cell(table, "%u", node->node);
 		cpu_count_cell(table, node);
 		bytes_cell(table, node->total_bytes, "");
-		bytes_cell(table, node->free_bytes, "");
+		/* not free_bytes: the page cache fills memory that can still be allocated. Older
+		 * files have only those */
+		bytes_cell(table,
+		           node->available_bytes != RUNG_UNKNOWN ? node->available_bytes
+		                                                 : node->free_bytes,
+		           "");
 		huge_page_cell(table, node);
 		list_cell(table, &node->cpus);
 		note_cell(table, node);
@@ -220,7 +228,7 @@ static char *right_columns(size_t count)
 }
 
 /* The firmware's distances (SLIT): 10 is local. */
-static int print_distances(const struct rung_topology *topology, size_t count)
+static int print_distances(const struct numa_machine *machine, size_t count)
 {
 	char *columns = right_columns(count);
 	struct tool_table *table = columns ? tool_table_new(columns) : NULL;
@@ -228,11 +236,11 @@ static int print_distances(const struct rung_topology *topology, size_t count)
 
 	tool_table_cell(table, "distance");
 	for (size_t to = 0; to < count; to++)
-		tool_table_cell(table, "node%u", rung_topology_node(topology, to)->node);
+		tool_table_cell(table, "node%u", numa_node(machine, to)->node);
 	for (size_t from = 0; from < count; from++) {
-		tool_table_cell(table, "node%u", rung_topology_node(topology, from)->node);
+		tool_table_cell(table, "node%u", numa_node(machine, from)->node);
 		for (size_t to = 0; to < count; to++) {
-			uint32_t distance = rung_topology_distance(topology, from, to);
+			uint32_t distance = numa_distance(machine, from, to);
 
 			if (distance)
 				tool_table_cell(table, "%u", distance);
@@ -268,7 +276,7 @@ static int same_rating(const struct rung_memory_rating *a, const struct rung_mem
 }
 
 /* Prints nothing if the firmware rates no memory, and one line if both classes are equal. */
-static int print_ratings(const struct rung_topology *topology)
+static int print_ratings(const struct numa_machine *machine)
 {
 	struct tool_table *table = tool_table_new("rlrrrrr");
 	const struct rung_topology_node *node;
@@ -276,7 +284,7 @@ static int print_ratings(const struct rung_topology *topology)
 
 	HEADINGS(table, "memory of", "from nodes", "access", "read", "write", "read latency",
 	         "write latency");
-	for (size_t i = 0; (node = rung_topology_node(topology, i)) != NULL; i++) {
+	for (size_t i = 0; (node = numa_node(machine, i)) != NULL; i++) {
 		for (size_t r = 0; r < node->rating_count; r++, count++) {
 			if (r > 0 && same_rating(&node->ratings[r - 1], &node->ratings[r]))
 				continue;
@@ -321,14 +329,14 @@ static void link_cell(struct tool_table *table, const struct rung_pcie_link *lin
 		tool_table_cell(table, "%s of %s", now, most);
 }
 
-static int print_gpus(const struct rung_topology *topology, uint32_t count)
+static int print_gpus(const struct numa_machine *machine, uint32_t count)
 {
 	struct tool_table *table = tool_table_new("lllllrlr");
 
 	HEADINGS(table, "GPU", "bus id", "vendor", "model", "driver", "node", "PCIe link",
-	         "memory node");
+	         "own node");
 	for (uint32_t i = 0; i < count; i++) {
-		const struct rung_topology_device *gpu = rung_topology_device(topology, i);
+		const struct rung_topology_device *gpu = numa_device(machine, i);
 
 		tool_table_cell(table, "GPU%u", i);
 		text_cell(table, gpu->name);
@@ -347,17 +355,15 @@ static int print_gpus(const struct rung_topology *topology, uint32_t count)
 }
 
 /* Drives are the devices of the topology from `first` on, after the GPUs. */
-static int print_drives(const struct rung_topology *topology, uint32_t first, uint32_t count)
+static int print_drives(const struct numa_machine *machine, uint32_t first, uint32_t count)
 {
-	struct tool_table *table = tool_table_new("llllrrlrl");
+	struct tool_table *table = tool_table_new("lllrrlrl");
 
-	HEADINGS(table, "NVMe", "controller", "over", "bus id", "size", "sector", "model", "node",
-	         "PCIe link");
+	HEADINGS(table, "NVMe", "over", "bus id", "size", "sector", "model", "node", "PCIe link");
 	for (uint32_t i = first; i < first + count; i++) {
-		const struct rung_topology_device *drive = rung_topology_device(topology, i);
+		const struct rung_topology_device *drive = numa_device(machine, i);
 
 		text_cell(table, drive->name);
-		text_cell(table, drive->controller);
 		text_cell(table, drive->transport);
 		tool_table_cell(table, "%s", drive->bus_id ? drive->bus_id : "-");
 		bytes_cell(table, drive->bytes, "");
@@ -374,9 +380,9 @@ static int print_drives(const struct rung_topology *topology, uint32_t first, ui
 }
 
 /* Names of devices in the matrix: "GPU0", numbered by bus id as in nvidia-smi, or "nvme0n1". */
-static void device_cell(struct tool_table *table, const struct rung_topology *topology, size_t idx)
+static void device_cell(struct tool_table *table, const struct numa_machine *machine, size_t idx)
 {
-	const struct rung_topology_device *device = rung_topology_device(topology, idx);
+	const struct rung_topology_device *device = numa_device(machine, idx);
 
 	if (device->kind == RUNG_TOPOLOGY_GPU)
 		tool_table_cell(table, "GPU%zu", idx);
@@ -384,58 +390,56 @@ static void device_cell(struct tool_table *table, const struct rung_topology *to
 		tool_table_cell(table, "%s", device->name);
 }
 
-/* One matrix, devices by devices and nodes, in the form of nvidia-smi topo -m, with a legend. */
-static int print_links(const struct rung_topology *topology, const struct rung_topology_info *info)
+/* One matrix, devices by GPUs and nodes, in the form of nvidia-smi topo -m, with a legend. Links
+ * between drives are only in the JSON: with many drives the table would be too wide. */
+static int print_links(const struct numa_machine *machine, const struct rung_topology_info *info)
 {
 	size_t devices = (size_t)info->gpu_count + info->nvme_count;
-	char *columns = right_columns(devices + info->node_count);
+	char *columns = right_columns((size_t)info->gpu_count + info->node_count);
 	struct tool_table *table = columns ? tool_table_new(columns) : NULL;
 	int rc;
 
 	tool_table_cell(table, "link");
-	for (size_t i = 0; i < devices; i++)
-		device_cell(table, topology, i);
+	for (size_t i = 0; i < info->gpu_count; i++)
+		device_cell(table, machine, i);
 	for (size_t n = 0; n < info->node_count; n++)
-		tool_table_cell(table, "node%u", rung_topology_node(topology, n)->node);
+		tool_table_cell(table, "node%u", numa_node(machine, n)->node);
 	for (size_t a = 0; a < devices; a++) {
-		device_cell(table, topology, a);
-		for (size_t b = 0; b < devices; b++)
-			tool_table_cell(table, "%s",
-			                rung_link_name(rung_topology_link(topology, a, b)));
+		device_cell(table, machine, a);
+		for (size_t b = 0; b < info->gpu_count; b++)
+			tool_table_cell(table, "%s", rung_link_name(numa_link(machine, a, b)));
 		for (size_t n = 0; n < info->node_count; n++)
-			tool_table_cell(table, "%s",
-			                rung_link_name(rung_topology_node_link(topology, a, n)));
+			tool_table_cell(table, "%s", rung_link_name(numa_node_link(machine, a, n)));
 	}
 	putchar('\n');
 	rc = tool_table_print(table);
 	free(columns);
 	if (rc == 0) {
 		printf("X itself, PIX at most one PCIe switch, PXB several, PHB a host bridge, "
-		       "NODE host bridges of one node (between a device and\na node: it is at that "
-		       "node), SYS the interconnect between nodes, ? not known. NVLink is not "
+		       "NODE host bridges of\none node (between a device and a node: it is at that "
+		       "node), SYS the interconnect between\nnodes, ? not known. NVLink is not "
 		       "included.\n");
 	}
 	return rc;
 }
 
-int numa_topology_print(const struct rung_topology *topology)
+int numa_topology_print(const struct numa_machine *machine)
 {
-	struct rung_topology_info info = { .size = sizeof(info) };
+	const struct rung_topology_info info = machine->info;
 	int rc;
 
-	rung_topology_info(topology, &info);
 	print_machine(&info);
-	rc = print_nodes(topology);
+	rc = print_nodes(machine);
 	/* tables that would be empty are left out, such as the distances without NUMA */
 	if (rc == 0 && info.numa)
-		rc = print_distances(topology, info.node_count);
+		rc = print_distances(machine, info.node_count);
 	if (rc == 0)
-		rc = print_ratings(topology);
+		rc = print_ratings(machine);
 	if (rc == 0 && info.gpu_count)
-		rc = print_gpus(topology, info.gpu_count);
+		rc = print_gpus(machine, info.gpu_count);
 	if (rc == 0 && info.nvme_count)
-		rc = print_drives(topology, info.gpu_count, info.nvme_count);
+		rc = print_drives(machine, info.gpu_count, info.nvme_count);
 	if (rc == 0 && info.gpu_count + info.nvme_count)
-		rc = print_links(topology, &info);
+		rc = print_links(machine, &info);
 	return rc;
 }

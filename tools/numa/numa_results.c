@@ -269,8 +269,9 @@ const struct numa_table numa_tables[] = {
 	           { 0 } } },
 	{ RUNG_NUMA_GATHER, NULL, 0,
 	  "rows gathered from random places, counted as a copy; in flight: rows per second and "
-	  "thread x idle latency (a thread\nprefetches 8 KiB, at most 16 or 32 rows, and a core "
-	  "waits for some tens of lines of 64 bytes at a time, which limits small rows)",
+	  "thread x\nidle latency (a thread prefetches 8 KiB, at most 16 or 32 rows, and a core "
+	  "waits "
+	  "for some tens of\nlines of 64 bytes at a time, which limits small rows)",
 	  COLUMNS{ CPUS,
 	           MEMORY,
 	           ROW,
@@ -320,35 +321,20 @@ const struct numa_table numa_tables[] = {
 	           RATE("bandwidth"),
 	           SPREAD(bytes_per_s),
 	           { 0 } } },
-	{ RUNG_NUMA_NVME, NULL, 0, "random reads per second", NULL },
+	{ RUNG_NUMA_NVME, NULL, 0, "1000 random reads per second", NULL },
 	{ RUNG_NUMA_TOUCH, NULL, 0, "first touch of fresh memory", cost_columns },
 	{ RUNG_NUMA_REGISTER, NULL, 0, "registering memory with io_uring", cost_columns },
 	{ 0 },
 };
 
-/* ---- heat maps ---- */
-
-/* Initialisers of a map after its title: rows, columns, value, is_latency. */
-#define NODES     NUMA_CPUS, NUMA_MEMORY, NUMA_AT(bytes_per_s), 0
-#define GPU_NODES NUMA_GPUS, NUMA_MEMORY, NUMA_AT(bytes_per_s), 0
-#define GPU_PAIRS NUMA_FROM_GPUS, NUMA_TO_GPUS, NUMA_AT(bytes_per_s), 0
-
-const struct numa_map numa_maps[] = {
-	{ RUNG_NUMA_BANDWIDTH, NULL, "%s, all cores", NODES },
-	{ RUNG_NUMA_LATENCY, NULL, "latency, idle", NUMA_CPUS, NUMA_MEMORY, NUMA_AT(latency_ns),
-	  1 },
-	{ RUNG_NUMA_GATHER, NULL, "rows of %s gathered, all cores", NODES },
-	{ RUNG_NUMA_GPU, "to_gpu", "copies from pinned memory to GPUs", GPU_NODES },
-	{ RUNG_NUMA_GPU, "from_gpu", "copies from GPUs to pinned memory", GPU_NODES },
-	{ RUNG_NUMA_GPU, "both", "copies in both directions at once, added", GPU_NODES },
-	{ RUNG_NUMA_GPU, "read", "pinned memory read in sequence by a kernel", GPU_NODES },
-	{ RUNG_NUMA_GPU, "gather", "rows of %s gathered by GPUs from pinned memory", GPU_NODES },
-	{ RUNG_NUMA_PEER, "copy", "copies between GPUs", GPU_PAIRS },
-	{ RUNG_NUMA_PEER, "gather", "rows of %s gathered by GPUs from GPU memory", GPU_PAIRS },
-	{ 0 },
-};
-
 /* ---- finding ---- */
+
+const struct rung_numa_value *numa_main_value(const struct rung_numa_result *result)
+{
+	if (result->matrix & (RUNG_NUMA_LATENCY | RUNG_NUMA_LOADED))
+		return &result->latency_ns;
+	return result->matrix & COSTS ? &result->seconds_per_gib : &result->bytes_per_s;
+}
 
 int numa_alike(const char *a, const char *b)
 {
@@ -367,7 +353,7 @@ const struct rung_numa_result *numa_find(const struct numa_measured *measured,
 {
 	const struct rung_numa_result *result;
 
-	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
+	for (size_t i = 0; (result = numa_result(measured, i)) != NULL; i++) {
 		if (result->matrix == like->matrix && numa_alike(result->kind, like->kind) &&
 		    result->cpu_node == like->cpu_node &&
 		    result->memory_node == like->memory_node &&
@@ -380,11 +366,18 @@ const struct rung_numa_result *numa_find(const struct numa_measured *measured,
 	return NULL;
 }
 
-int numa_any_value(const struct rung_numa_report *report, uint32_t matrices)
+const struct rung_numa_result *numa_result(const struct numa_measured *measured, size_t idx)
+{
+	if (!measured->loaded)
+		return rung_numa_report_result(measured->report, idx);
+	return idx < measured->info.result_count ? &measured->loaded[idx] : NULL;
+}
+
+int numa_any_value(const struct numa_measured *measured, uint32_t matrices)
 {
 	const struct rung_numa_result *result;
 
-	for (size_t i = 0; (result = rung_numa_report_result(report, i)) != NULL; i++) {
+	for (size_t i = 0; (result = numa_result(measured, i)) != NULL; i++) {
 		if ((result->matrix & matrices) && !result->absent)
 			return 1;
 	}
@@ -393,14 +386,14 @@ int numa_any_value(const struct rung_numa_report *report, uint32_t matrices)
 
 size_t numa_count_reads(const struct numa_measured *measured, size_t first, size_t *depth_count_out)
 {
-	const struct rung_numa_result *begin = rung_numa_report_result(measured->report, first);
+	const struct rung_numa_result *begin = numa_result(measured, first);
 	const struct rung_numa_result *result;
 	size_t count = 0;
 
 	*depth_count_out = 0;
 	/* depth_count grows only while it equals `count`, that is, until the first result of
 	 * another size */
-	while ((result = rung_numa_report_result(measured->report, first + count)) != NULL &&
+	while ((result = numa_result(measured, first + count)) != NULL &&
 	       numa_is_of(result, begin->matrix, NULL, 0) && result->cpu_node == begin->cpu_node &&
 	       strcmp(result->file, begin->file) == 0) {
 		if (*depth_count_out == count && result->row_bytes == begin->row_bytes)

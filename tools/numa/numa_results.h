@@ -10,6 +10,9 @@
 
 #include "numa/numa.h"
 
+/** Costs of preparing memory, which are details unless nothing else is measured. */
+#define NUMA_COSTS ((uint32_t)(RUNG_NUMA_TOUCH | RUNG_NUMA_REGISTER))
+
 #define NUMA_AT(member) offsetof(struct rung_numa_result, member)
 
 /* ---- fields: JSON and CSV ---- */
@@ -110,23 +113,58 @@ struct numa_table {
 };
 extern const struct numa_table numa_tables[]; /**< up to a NULL title */
 
-/* ---- heat maps ---- */
+/* ---- matrices ---- */
 
-/** Rows or columns of a map: nodes with CPUs, nodes with memory, or GPUs. */
+/** Rows or columns: nodes with CPUs, nodes with memory, or GPUs. */
 enum numa_axis { NUMA_CPUS, NUMA_MEMORY, NUMA_GPUS, NUMA_FROM_GPUS, NUMA_TO_GPUS };
 
-/** Maps of a matrix, one for each kind and size of a row. */
-struct numa_map {
-	enum rung_numa_matrix matrix;
-	const char *kind;  /**< NULL: any */
-	const char *title; /**< %s: the kind, or the size of a row */
+/** Matrices in one unit, which are printed below each other. */
+struct numa_section {
+	uint32_t matrices; /**< sum of enum rung_numa_matrix */
+	int all_cores;     /**< as in struct rung_numa_result; -1: any */
 	enum numa_axis rows, columns;
-	size_t value;   /**< offset of a struct rung_numa_value */
 	int is_latency; /**< nonzero: in ns, and less is better; 0: in bytes per second */
+	const char *title;
+	const char *picture; /**< shorter title */
 };
-extern const struct numa_map numa_maps[]; /**< up to a NULL title */
+extern const struct numa_section numa_sections[]; /**< up to a NULL title */
+
+/** The results of a section that are not absent. Lines and columns have the name of a result. */
+struct numa_grid {
+	const struct numa_section *section;
+	const struct rung_numa_result **lines; /**< [line_count] sorted by metric, then by row */
+	size_t line_count;
+	const struct rung_numa_result **columns; /**< [column_count] */
+	size_t column_count;
+	const struct rung_numa_result **cells; /**< [line_count x column_count]; NULL: absent */
+};
+
+/** @return 0, or -1 without memory; free the grid in both cases */
+int numa_grid_fill(struct numa_grid *grid, const struct numa_measured *measured,
+                   const struct numa_section *section);
+void numa_grid_free(struct numa_grid *grid);
+
+/** Nonzero if both results are of one matrix, kind and row size. */
+int numa_is_same_metric(const struct rung_numa_result *a, const struct rung_numa_result *b);
+
+/** Nonzero if "all cores" are a single thread everywhere, so that both kinds of results are the
+ * same measurement. */
+int numa_one_thread(const struct numa_measured *measured);
+
+/* Texts, written to `text` and returned. */
+
+/** Three digits: "9.51", "34.2", "181". */
+const char *numa_digits(char text[TOOL_TEXT_BYTES], double number);
+/** The metric of a result: "read", "gather 1 KiB", "idle latency". */
+const char *numa_label(char text[TOOL_TEXT_BYTES], const struct rung_numa_result *result);
+/** The name of its position on an axis: "node 0", "GPU1". */
+const char *numa_axis_text(char text[TOOL_TEXT_BYTES], const struct rung_numa_result *result,
+                           enum numa_axis axis);
 
 /* ---- finding ---- */
+
+/** The value that a result is judged by: a latency, seconds per GiB, or bytes per second. */
+const struct rung_numa_value *numa_main_value(const struct rung_numa_result *result);
 
 /** Nonzero if both texts are equal, or both are NULL. */
 int numa_alike(const char *a, const char *b);

@@ -84,7 +84,7 @@ int numa_results_csv(const struct numa_measured *measured)
 	const struct rung_numa_result *result;
 
 	puts(headings);
-	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++)
+	for (size_t i = 0; (result = numa_result(measured, i)) != NULL; i++)
 		print_result(result);
 	return fflush(stdout) == 0 && !ferror(stdout) ? 0 : -1;
 }

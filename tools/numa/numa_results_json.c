@@ -91,7 +91,7 @@ static json_t *gathers_json(const struct numa_measured *measured)
 	const struct rung_numa_result *result;
 	uint64_t last = 0;
 
-	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
+	for (size_t i = 0; (result = numa_result(measured, i)) != NULL; i++) {
 		json_t *entry;
 
 		if (result->matrix != RUNG_NUMA_GATHER || result->row_bytes == last)
@@ -161,7 +161,7 @@ static void set_lists(json_t *root, const struct numa_measured *measured)
 		/* an empty list is set, too: nothing was measured */
 		if (!array)
 			tool_json_set(root, list->key, array = json_array());
-		for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)); i++) {
+		for (size_t i = 0; (result = numa_result(measured, i)); i++) {
 			if (numa_is_of(result, list->matrix, list->kind, list->absent_too))
 				tool_json_append(array, entry_json(measured, list->keys, result));
 		}
@@ -229,7 +229,7 @@ void numa_results_json(json_t *root, const struct numa_measured *measured)
 	tool_json_set(root, "bandwidth", bandwidth_json(measured));
 	tool_json_set(root, "latency_ns", matrix_json(measured, latency, NUMA_AT(latency_ns)));
 	set_lists(root, measured);
-	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++)
+	for (size_t i = 0; (result = numa_result(measured, i)) != NULL; i++)
 		tool_json_append(results, result_json(result));
 	tool_json_set(root, "results", results);
 }

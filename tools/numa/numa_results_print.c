@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measured values as tables of medians. Absent values are "-"; the reasons follow at the end, after
- * the values that were measured with smaller buffers than advised.
+ * Measured values as matrices of medians, and as tables with details. Absent values are "-"; the
+ * reasons follow at the end, after the values that were measured with smaller buffers than advised.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "numa/numa_results.h"
@@ -23,7 +24,7 @@ static void print_setting(const struct rung_numa_report_info *info)
 	if (info->last_level_cache_bytes)
 		printf("%s of last-level cache; ",
 		       tool_bytes_text(text, (double)info->last_level_cache_bytes));
-	printf("SMT %s, clock governor %s, huge pages %s, %s stores\n",
+	printf("SMT %s,\nclock governor %s, huge pages %s, %s stores\n",
 	       info->smt < 0 ? "?"
 	       : info->smt   ? "on"
 	                     : "off",
@@ -48,6 +49,18 @@ __attribute__((format(printf, 2, 0))) static void number_cell(struct tool_table 
 
 	snprintf(text, sizeof(text), format, number);
 	tool_table_cell(table, "%s", isfinite(number) ? text : "-");
+}
+
+/* Samples that differ by more than this share around the median are no measurement. */
+#define UNSTABLE 0.5
+
+/* The largest spread of a line, or that it is unstable. */
+static void spread_cell(struct tool_table *table, double most)
+{
+	if (most > UNSTABLE)
+		tool_table_cell(table, "unstable");
+	else
+		number_cell(table, "%.0f %%", 100 * most);
 }
 
 static void rate_cell(struct tool_table *table, double bytes_per_s)
@@ -111,13 +124,13 @@ static void cell(struct tool_table *table, const struct numa_measured *measured,
 		tool_table_cell(table, "%s", tool_count_text(text, value->median));
 		break;
 	case NUMA_CELL_SPREAD:
-		number_cell(table, "%.0f %%", 100 * half_range(value));
+		spread_cell(table, half_range(value));
 		break;
 	case NUMA_CELL_OTHER:
 		other_cell(table, measured, *result, column->format, most);
 		break;
 	case NUMA_CELL_SPREADS:
-		number_cell(table, "%.0f %%", 100 * *most);
+		spread_cell(table, *most);
 		break;
 	}
 }
@@ -137,7 +150,7 @@ static int print_table(const struct numa_measured *measured, const struct numa_t
 	table = tool_table_new(sides);
 	for (column = what->columns; column->heading; column++)
 		tool_table_cell(table, "%s", column->heading);
-	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
+	for (size_t i = 0; (result = numa_result(measured, i)) != NULL; i++) {
 		double most = 0;
 
 		if (!numa_is_of(result, what->matrix, what->kind, what->absent_too))
@@ -149,41 +162,114 @@ static int print_table(const struct numa_measured *measured, const struct numa_t
 	return tool_table_print(table);
 }
 
+/* ---- matrices ---- */
+
+/* A line of a matrix; the metric is named in the first line only. */
+static void print_line(struct tool_table *table, const struct numa_grid *grid, size_t line)
+{
+	const struct numa_section *section = grid->section;
+	const struct rung_numa_result *result = grid->lines[line];
+	const int is_first = line == 0 || !numa_is_same_metric(grid->lines[line - 1], result);
+	char text[TOOL_TEXT_BYTES];
+	double most = NAN;
+
+	tool_table_cell(table, "%s", is_first ? numa_label(text, result) : "");
+	tool_table_cell(table, "%s", numa_axis_text(text, result, section->rows));
+	for (size_t column = 0; column < grid->column_count; column++) {
+		const struct rung_numa_result *cell =
+			grid->cells[line * grid->column_count + column];
+		const struct rung_numa_value *value = cell ? numa_main_value(cell) : NULL;
+
+		tool_table_cell(
+			table, "%s",
+			value ? numa_digits(text, value->median / (section->is_latency ? 1 : 1e9))
+			      : "-");
+		if (value)
+			most = fmax(most, half_range(value));
+	}
+	spread_cell(table, most);
+}
+
+/* Nothing for a section without values. @return 0, or -1 without memory */
+static int print_section(const struct numa_measured *measured, const struct numa_section *section)
+{
+	static const char *const corners[] = {
+		[NUMA_CPUS] = "CPUs of", [NUMA_GPUS] = "GPU", [NUMA_FROM_GPUS] = "from"
+	};
+	struct numa_grid grid;
+	int rc = numa_grid_fill(&grid, measured, section);
+	char *sides = rc == 0 ? malloc(grid.column_count + 4) : NULL, text[TOOL_TEXT_BYTES];
+	struct tool_table *table;
+
+	if (sides && grid.line_count) {
+		memset(sides, 'r', grid.column_count + 3);
+		memset(sides, 'l', 2);
+		sides[grid.column_count + 3] = 0;
+		table = tool_table_new(sides);
+		tool_table_cell(table, "%s",
+		                section->columns == NUMA_MEMORY ? "memory of:" : "to:");
+		tool_table_cell(table, "%s", corners[section->rows]);
+		for (size_t column = 0; column < grid.column_count; column++)
+			tool_table_cell(
+				table, "%s",
+				numa_axis_text(text, grid.columns[column], section->columns));
+		tool_table_cell(table, "+-");
+		for (size_t line = 0; line < grid.line_count; line++)
+			print_line(table, &grid, line);
+		printf("\n%s\n", section->title);
+		rc = tool_table_print(table);
+	}
+	rc = sides ? rc : -1;
+	free(sides);
+	numa_grid_free(&grid);
+	return rc;
+}
+
+/* ---- drives ---- */
+
 /* Reads of one drive by one node, from result `first` on: rows are sizes, columns are depths. The
- * last column has the highest bandwidth of the row. @return results printed; 0: no memory */
+ * last columns have the highest bandwidth of the row and the largest spread. @return results
+ * printed; 0: no memory */
 static size_t print_drive(const struct numa_measured *measured, const struct numa_table *what,
                           size_t first)
 {
-	const struct rung_numa_result *begin = rung_numa_report_result(measured->report, first);
-	const struct rung_numa_result *result;
+	const struct rung_numa_result *begin = numa_result(measured, first), *result;
 	char sides[COLUMNS_MAX + 1] = "l", text[TOOL_TEXT_BYTES];
 	size_t depth_count, count = numa_count_reads(measured, first, &depth_count);
 	struct tool_table *table;
-	double most = 0;
+	double most = 0, spread = 0;
 
-	memset(sides + 1, 'r', depth_count + 1);
+	/* more depths than any option allows: a file that lists reads without order */
+	depth_count = depth_count < COLUMNS_MAX - 3 ? depth_count : COLUMNS_MAX - 3;
+	count -= count % depth_count;
+	memset(sides + 1, 'r', depth_count + 2);
 	table = tool_table_new(sides);
 	tool_table_cell(table, "read, depth");
 	for (size_t i = 0; i < depth_count; i++) {
-		result = rung_numa_report_result(measured->report, first + i);
+		result = numa_result(measured, first + i);
 		tool_table_cell(table, "%u", result->queue_depth);
 	}
-	tool_table_cell(table, "at most");
+	tool_table_cell(table, "most MB/s");
+	tool_table_cell(table, "+-");
 	for (size_t i = 0; i < count; i++) {
-		result = rung_numa_report_result(measured->report, first + i);
+		result = numa_result(measured, first + i);
 		if (i % depth_count == 0) {
 			tool_bytes_text(text, (double)result->row_bytes);
 			tool_table_cell(table, "%s", text);
-			most = 0;
+			most = spread = 0;
 		}
-		tool_table_cell(table, "%s", tool_count_text(text, result->per_s.median));
+		tool_table_cell(table, "%s", numa_digits(text, result->per_s.median / 1000));
 		most = fmax(most, result->bytes_per_s.median);
-		if (i % depth_count == depth_count - 1)
-			rate_cell(table, most);
+		spread = fmax(spread, half_range(&result->per_s));
+		if (i % depth_count == depth_count - 1) {
+			tool_table_cell(table, "%s", numa_digits(text, most / 1e6));
+			spread_cell(table, spread);
+		}
 	}
-	printf("\n%s of %s%s%s%s, by one thread of node %d, engine %s\n", what->title, begin->file,
-	       begin->drive ? " (drive " : "", begin->drive ? begin->drive : "",
-	       begin->drive ? ")" : "", begin->cpu_node, begin->engine);
+	putchar('\n');
+	tool_wrap(2, "%s of %s%s%s%s, from node %d, %s", what->title, begin->file,
+	          begin->drive ? " (" : "", begin->drive ? begin->drive : "",
+	          begin->drive ? ")" : "", begin->cpu_node, begin->engine);
 	return tool_table_print(table) < 0 ? 0 : count;
 }
 
@@ -193,7 +279,7 @@ static int print_drives(const struct numa_measured *measured, const struct numa_
 	const struct rung_numa_result *result;
 	size_t count = 1;
 
-	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)); i += count) {
+	for (size_t i = 0; (result = numa_result(measured, i)); i += count) {
 		count = 1;
 		if (numa_is_of(result, what->matrix, NULL, 0))
 			count = print_drive(measured, what, i);
@@ -209,10 +295,10 @@ static int print_drives(const struct numa_measured *measured, const struct numa_
  * printed already: otherwise every pair of nodes would repeat it. */
 static int is_repeated(const struct numa_measured *measured, size_t idx)
 {
-	const struct rung_numa_result *result = rung_numa_report_result(measured->report, idx);
+	const struct rung_numa_result *result = numa_result(measured, idx);
 
 	for (size_t i = 0; i < idx; i++) {
-		const struct rung_numa_result *other = rung_numa_report_result(measured->report, i);
+		const struct rung_numa_result *other = numa_result(measured, i);
 
 		if (other->matrix == result->matrix && numa_alike(other->absent, result->absent))
 			return 1;
@@ -226,12 +312,12 @@ static void print_absent(const struct numa_measured *measured)
 	const struct rung_numa_result *result;
 	int begun = 0;
 
-	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
+	for (size_t i = 0; (result = numa_result(measured, i)) != NULL; i++) {
 		if (!result->absent || is_repeated(measured, i))
 			continue;
 		if (!begun)
 			printf("\nnot measured:\n");
-		printf("  %s: %s\n", rung_numa_matrix_name(result->matrix), result->absent);
+		tool_wrap(4, "  %s: %s", rung_numa_matrix_name(result->matrix), result->absent);
 		begun = 1;
 	}
 }
@@ -252,11 +338,11 @@ static void print_small(const struct numa_measured *measured)
 	char bytes[TOOL_TEXT_BYTES], advised[TOOL_TEXT_BYTES];
 	int begun = 0;
 
-	for (size_t i = 0; (result = rung_numa_report_result(measured->report, i)) != NULL; i++) {
+	for (size_t i = 0; (result = numa_result(measured, i)) != NULL; i++) {
 		int listed = !is_small(result);
 
 		for (size_t j = i; j > 0 && !listed; j--) {
-			other = rung_numa_report_result(measured->report, j - 1);
+			other = numa_result(measured, j - 1);
 			if (other->matrix != result->matrix)
 				break;
 			listed = is_small(other) && other->memory_node == result->memory_node;
@@ -274,15 +360,26 @@ static void print_small(const struct numa_measured *measured)
 	}
 }
 
-int numa_results_print(const struct numa_measured *measured)
+int numa_results_print(const struct numa_measured *measured, int explain)
 {
 	print_setting(&measured->info);
+	for (const struct numa_section *section = numa_sections; section->title; section++) {
+		/* one thread: the same values again */
+		if (section->all_cores == 0 && numa_one_thread(measured))
+			continue;
+		if (print_section(measured, section) < 0)
+			return -1;
+	}
 	for (const struct numa_table *what = numa_tables; what->title; what++) {
-		if (numa_any_value(measured->report, what->matrix) &&
+		const int is_shown =
+			explain || !what->columns || !(measured->info.matrices & ~NUMA_COSTS);
+
+		if (is_shown && numa_any_value(measured, what->matrix) &&
 		    (what->columns ? print_table : print_drives)(measured, what) < 0)
 			return -1;
 	}
 	print_small(measured);
 	print_absent(measured);
+	numa_verdict_print(measured);
 	return 0;
 }

@@ -1,270 +1,324 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Measured values as heat maps: nodes x nodes, GPUs x nodes, GPUs x GPUs, and for each drive sizes
- * x depths. All maps are collected first, because the size of the picture depends on all of them;
- * output/heat.c then writes it.
+ * Results as a picture: the machine, then a part for each section. On several nodes or GPUs a
+ * section has a panel for each metric, all with one scale of colours; with one value per metric it
+ * has bars. The size of the picture is known only at its end, so all of it is written to memory
+ * first.
  */
 #include <math.h>
 #include <stdlib.h>
 
-#include "numa/numa_results.h"
-#include "output/heat.h"
+#include "numa/numa_svg.h"
+#include "output/svg.h"
 
-/* The maps of a picture; their texts and values are allocated, and free_map() frees them. */
-struct maps {
-	struct heat_map *maps; /* [count] */
-	size_t count;
-	int incomplete; /* nonzero: something is missing for lack of memory; nothing is written */
+/* In user units, which viewers show as pixels. */
+#define NAMES      58.0 /* left of the cells */
+#define CELL       46.0 /* most; narrower with many columns */
+#define CELL_TEXT  26.0 /* narrower cells have no numbers */
+#define LINE       22.0
+#define BAR_LEFT   150.0
+#define BAR_LENGTH 320.0
+#define INNER      (NUMA_SVG_WIDTH - 2 * NUMA_SVG_MARGIN)
+
+/* The scale of colours of all panels of a section, and the unit of their numbers. */
+struct scale {
+	double low, high;
+	double unit; /* by which values are divided */
+	const char *name;
 };
 
-/* The text of a cell in bytes per second. */
-static const char *rate_text(char *text, double value)
+static void widen(struct scale *scale, double value)
 {
-	char bytes[TOOL_TEXT_BYTES];
-
-	snprintf(text, TOOL_TEXT_BYTES, "%.*s/s", TOOL_TEXT_BYTES - 3,
-	         tool_bytes_text(bytes, value));
-	return text;
+	scale->low = fmin(scale->low, value);
+	scale->high = fmax(scale->high, value);
 }
 
-static const char *ns_text(char *text, double value)
+static void write_rect(FILE *out, double x, double y, double width, double height, double opacity)
 {
-	snprintf(text, TOOL_TEXT_BYTES, "%.0f ns", value);
-	return text;
+	fprintf(out,
+	        "<rect class=\"f0\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
+	        "fill-opacity=\"%.2f\"/>\n",
+	        x, y, width, height, opacity);
 }
 
-/* Names may be NULL, if memory ran out while they were set. The casts remove const: heat_write()
- * only reads the maps, but here they are owned. */
-static void free_map(struct heat_map *map)
+/* Strong colours for large values. Text in the colour of ink stays readable up to this opacity, on
+ * light and dark pages. Ratios determine the steps, because values differ by factors. */
+static double opacity_of(const struct scale *scale, double value)
 {
-	for (size_t i = 0; map->rows && i < map->row_count; i++)
-		free((char *)(uintptr_t)map->rows[i]);
-	for (size_t i = 0; map->columns && i < map->column_count; i++)
-		free((char *)(uintptr_t)map->columns[i]);
-	free((void *)(uintptr_t)map->rows);
-	free((void *)(uintptr_t)map->columns);
-	free((void *)(uintptr_t)map->values);
-	free((char *)(uintptr_t)map->title);
+	const double place = scale->low > 0 && scale->high > scale->low
+	                             ? log(value / scale->low) / log(scale->high / scale->low)
+	                             : 1;
+
+	return 0.06 + 0.5 * place;
 }
 
-/* Append a map, whose names and values are to be filled in. `title` belongs to the map from now on,
- * even if the call fails. @return NULL without memory */
-static struct heat_map *add(struct maps *maps, char *title, size_t row_count, size_t column_count)
+/* A cell without a value is empty. */
+static void write_cell(const struct scale *scale, const struct rung_numa_value *value, double x,
+                       double y, double width, FILE *out)
 {
-	struct heat_map *map = reallocarray(maps->maps, maps->count + 1, sizeof(*map));
-
-	if (!map) {
-		free(title);
-		maps->incomplete = 1;
-		return NULL;
-	}
-	maps->maps = map;
-	map += maps->count;
-	*map = (struct heat_map){
-		.title = title,
-		.row_count = row_count,
-		.column_count = column_count,
-		.text = rate_text,
-	};
-	map->rows = calloc(row_count, sizeof(*map->rows));
-	map->columns = calloc(column_count, sizeof(*map->columns));
-	map->values = calloc(row_count * column_count, sizeof(*map->values));
-	if (title && map->rows && map->columns && map->values) {
-		maps->count++;
-		return map;
-	}
-	free_map(map);
-	maps->incomplete = 1;
-	return NULL;
-}
-
-/* asprintf() that returns the text; NULL without memory. */
-__attribute__((format(printf, 1, 2))) static char *text_of(const char *format, ...)
-{
-	va_list args;
-	char *text;
-
-	va_start(args, format);
-	if (vasprintf(&text, format, args) < 0)
-		text = NULL;
-	va_end(args);
-	return text;
-}
-
-/* Set a name of an axis, which owns it from now on. */
-static void set_name(struct maps *maps, const char *const *names, size_t idx, char *name)
-{
-	((const char **)(uintptr_t)names)[idx] = name;
-	maps->incomplete |= !name;
-}
-
-/* ---- nodes and GPUs ---- */
-
-/* One result for each GPU of a matrix, even if it is absent. If the whole matrix is absent, the
- * list is empty, because its results have no kind. @return [*count_out], to be freed; NULL without
- * memory */
-static const struct rung_numa_result **list_gpus(const struct numa_measured *measured,
-                                                 enum rung_numa_matrix matrix, size_t *count_out)
-{
-	const struct rung_numa_result **list, *result;
-	size_t count = 0;
-
-	list = calloc(measured->info.result_count + 1, sizeof(*list));
-	for (size_t i = 0; list && (result = rung_numa_report_result(measured->report, i)); i++) {
-		size_t at = 0;
-
-		if (result->matrix != matrix || !result->kind)
-			continue;
-		while (at < count && !numa_alike(list[at]->gpu_bus_id, result->gpu_bus_id))
-			at++;
-		if (at == count)
-			list[count++] = result;
-	}
-	*count_out = count;
-	return list;
-}
-
-/* Set the node or GPU of `cell` to position `idx` of an axis. @return the name of the position, to
- * be freed; NULL without memory */
-static char *set_position(struct rung_numa_result *cell, const struct numa_measured *measured,
-                          const struct rung_numa_result *const *gpus, enum numa_axis axis,
-                          size_t idx)
-{
-	static const char *const names[] = {
-		[NUMA_CPUS] = "CPUs of node %d", [NUMA_MEMORY] = "node %d", [NUMA_GPUS] = "%s",
-		[NUMA_FROM_GPUS] = "from %s",    [NUMA_TO_GPUS] = "to %s",
-	};
 	char text[TOOL_TEXT_BYTES];
 
-	if (axis == NUMA_CPUS || axis == NUMA_MEMORY) {
-		int *node = axis == NUMA_CPUS ? &cell->cpu_node : &cell->memory_node;
-
-		*node = (int)rung_topology_node(measured->topology, idx)->node;
-		return text_of(names[axis], *node);
+	if (!value) {
+		svg_text_at(out, x + width / 2, y + 15, "text-anchor=\"middle\"", "-");
+		return;
 	}
-	*(axis == NUMA_TO_GPUS ? &cell->to_gpu_bus_id : &cell->gpu_bus_id) = gpus[idx]->gpu_bus_id;
-	return text_of(names[axis], numa_gpu_text(text, gpus[idx]->gpu, gpus[idx]->gpu_bus_id));
+	write_rect(out, x, y, width - 2, LINE - 2, opacity_of(scale, value->median));
+	if (width >= CELL_TEXT)
+		svg_text_at(out, x + width / 2 - 1, y + 15,
+		            width < 44 ? "text-anchor=\"middle\" class=\"small\""
+		                       : "text-anchor=\"middle\"",
+		            numa_digits(text, value->median / scale->unit));
 }
 
-/* Fill in names and values: `cell`, with each pair of positions in turn, is searched among the
- * results. */
-static void fill(struct maps *maps, struct heat_map *map, const struct numa_measured *measured,
-                 const struct numa_map *what, const struct rung_numa_result *const *gpus,
-                 struct rung_numa_result cell)
+/* The ends of the scale. */
+static double write_legend(const struct scale *scale, double y, FILE *out)
 {
-	double *values = (double *)(uintptr_t)map->values;
+	char low[TOOL_TEXT_BYTES], high[TOOL_TEXT_BYTES];
+	double x = NUMA_SVG_WIDTH - NUMA_SVG_MARGIN - 130;
 
-	for (size_t row = 0; row < map->row_count; row++) {
-		set_name(maps, map->rows, row,
-		         set_position(&cell, measured, gpus, what->rows, row));
-		for (size_t column = 0; column < map->column_count; column++) {
-			char *name = set_position(&cell, measured, gpus, what->columns, column);
-			const struct rung_numa_result *result = numa_find(measured, &cell);
-			const struct rung_numa_value *value =
-				result && !result->absent ? numa_at(result, what->value) : NULL;
+	numa_digits(low, scale->low / scale->unit);
+	svg_text_at(out, x - 6, y + 11, "class=\"small\" text-anchor=\"end\"", low);
+	for (int i = 0; i < 5; i++, x += 8)
+		write_rect(out, x, y, 8, 13, 0.06 + 0.5 * i / 4);
+	snprintf(high, sizeof(high), "%s %.10s", numa_digits(low, scale->high / scale->unit),
+	         scale->name);
+	svg_text_at(out, x + 6, y + 11, "class=\"small\"", high);
+	return y + 18;
+}
 
-			/* every row generates the names of the columns; only the first keeps
-			 * them */
-			if (row == 0)
-				set_name(maps, map->columns, column, name);
-			else
-				free(name);
-			values[row * map->column_count + column] = value ? value->median : NAN;
+/* ---- sections ---- */
+
+/* Number of lines from `first` on with its metric. */
+static size_t line_count(const struct numa_grid *grid, size_t first)
+{
+	size_t count = 1;
+
+	while (first + count < grid->line_count &&
+	       numa_is_same_metric(grid->lines[first], grid->lines[first + count]))
+		count++;
+	return count;
+}
+
+/* "far 0.53 x near": means of the cells of a panel. "" if it has only one kind. */
+static void ratio_text(char text[TOOL_TEXT_BYTES], const struct numa_grid *grid, size_t first,
+                       size_t lines)
+{
+	double sums[2] = { 0, 0 };
+	size_t counts[2] = { 0, 0 };
+
+	*text = 0;
+	for (size_t i = first * grid->column_count; i < (first + lines) * grid->column_count; i++) {
+		const struct rung_numa_result *cell = grid->cells[i];
+
+		if (cell) {
+			sums[cell->cpu_node == cell->memory_node] += numa_main_value(cell)->median;
+			counts[cell->cpu_node == cell->memory_node]++;
+		}
+	}
+	if (counts[0] && counts[1] && grid->section->rows == NUMA_CPUS)
+		snprintf(text, TOOL_TEXT_BYTES, "far %.2f x near",
+		         sums[0] / (double)counts[0] / (sums[1] / (double)counts[1]));
+}
+
+/* One metric: rows by columns. */
+static void write_panel(const struct numa_grid *grid, const struct scale *scale, size_t first,
+                        size_t lines, double x, double y, double width, FILE *out)
+{
+	const struct numa_section *section = grid->section;
+	char text[TOOL_TEXT_BYTES];
+
+	svg_text_at(out, x, y + 12, "class=\"label\"", numa_label(text, grid->lines[first]));
+	ratio_text(text, grid, first, lines);
+	svg_text_at(out, x, y + 28, "class=\"small\"", text);
+	y += 46;
+	for (size_t column = 0; column < grid->column_count && width >= CELL_TEXT; column++)
+		svg_text_at(out, x + NAMES + width * ((double)column + 0.5), y - 5,
+		            "text-anchor=\"middle\" class=\"small\"",
+		            numa_axis_text(text, grid->columns[column], section->columns));
+	for (size_t line = first; line < first + lines; line++, y += LINE) {
+		svg_text_at(out, x + NAMES - 6, y + 15, "text-anchor=\"end\" class=\"small\"",
+		            numa_axis_text(text, grid->lines[line], section->rows));
+		for (size_t column = 0; column < grid->column_count; column++) {
+			const struct rung_numa_result *cell =
+				grid->cells[line * grid->column_count + column];
+
+			write_cell(scale, cell ? numa_main_value(cell) : NULL,
+			           x + NAMES + width * (double)column, y, width, out);
 		}
 	}
 }
 
-/* Append a map of the results that equal `like` except for their nodes and devices. */
-static void add_map(struct maps *maps, const struct numa_measured *measured,
-                    const struct numa_map *what, const struct rung_numa_result *like)
+/* As many panels per row as fit. @return the height of the end */
+static double write_panels(const struct numa_grid *grid, const struct scale *scale, double y,
+                           FILE *out)
+{
+	const double columns = (double)grid->column_count,
+		     cell = fmin(CELL, (INNER - NAMES) / columns),
+		     width = fmax(NAMES + cell * columns, 120) + 24;
+	const size_t per_row = (size_t)fmax(1, (INNER + 24) / width);
+	size_t in_row = 0, most = 0;
+
+	for (size_t line = 0, lines; line < grid->line_count; line += lines) {
+		lines = line_count(grid, line);
+		if (in_row == per_row) {
+			y += 56 + LINE * (double)most;
+			in_row = most = 0;
+		}
+		write_panel(grid, scale, line, lines, NUMA_SVG_MARGIN + width * (double)in_row, y,
+		            cell, out);
+		most = lines > most ? lines : most;
+		in_row++;
+	}
+	return y + 56 + LINE * (double)most;
+}
+
+/* @return the height of the end */
+static double write_bars(const struct numa_grid *grid, const struct scale *scale, double y,
+                         FILE *out)
 {
 	char text[TOOL_TEXT_BYTES];
-	const char *subject =
-		like->row_bytes ? tool_bytes_text(text, (double)like->row_bytes) : like->kind;
-	size_t gpu_count;
-	const struct rung_numa_result **gpus = list_gpus(measured, like->matrix, &gpu_count);
-	struct heat_map *map = NULL;
 
-	if (gpus)
-		map = add(maps, text_of(what->title, subject),
-		          what->rows == NUMA_CPUS ? measured->node_count : gpu_count,
-		          what->columns == NUMA_MEMORY ? measured->node_count : gpu_count);
-	if (map) {
-		map->less_is_better = what->is_latency;
-		map->text = what->is_latency ? ns_text : rate_text;
-		fill(maps, map, measured, what, gpus, *like);
+	for (size_t line = 0; line < grid->line_count; line++, y += LINE) {
+		const double value = numa_main_value(grid->cells[line])->median,
+			     length = BAR_LENGTH * value / scale->high;
+
+		svg_text_at(out, BAR_LEFT - 8, y + 15, "text-anchor=\"end\"",
+		            numa_label(text, grid->lines[line]));
+		write_rect(out, BAR_LEFT, y + 2, length, LINE - 5, 0.8);
+		svg_text_at(out, BAR_LEFT + length + 6, y + 15, "",
+		            numa_digits(text, value / scale->unit));
 	}
-	maps->incomplete |= !map;
-	free(gpus);
+	return y;
+}
+
+/* Nothing for a section without values. @param scale  of the section; bars of a former section in
+ * the same unit keep it comparable. @return the height of the end; negative: no memory */
+static double write_section(const struct numa_measured *measured,
+                            const struct numa_section *section, double *high, double y, FILE *out)
+{
+	struct scale scale = { NAN, NAN, section->is_latency ? 1 : 1e9,
+		               section->is_latency ? "ns" : "GB/s" };
+	struct numa_grid grid;
+	int is_bars = 1;
+
+	if (numa_grid_fill(&grid, measured, section) < 0) {
+		numa_grid_free(&grid);
+		return -1;
+	}
+	for (size_t i = 0; i < grid.line_count * grid.column_count; i++) {
+		if (grid.cells[i])
+			widen(&scale, numa_main_value(grid.cells[i])->median);
+	}
+	for (size_t line = 0; line < grid.line_count; line++)
+		is_bars &= grid.column_count == 1 && line_count(&grid, line) == 1;
+	if (grid.line_count) {
+		svg_text_at(out, NUMA_SVG_MARGIN, y + 14, "class=\"label\"", section->picture);
+		y += 26;
+		if (is_bars) {
+			*high = section->is_latency ? *high : fmax(*high, scale.high);
+			scale.high = section->is_latency ? scale.high : *high;
+			y = write_bars(&grid, &scale, y, out);
+		} else {
+			if (section->rows == NUMA_CPUS)
+				svg_text_at(out, NUMA_SVG_MARGIN, y + 11, "class=\"small\"",
+				            "row: CPUs of, column: memory of");
+			y = write_panels(&grid, &scale, write_legend(&scale, y, out) + 6, out);
+		}
+		y += 20;
+	}
+	numa_grid_free(&grid);
+	return y;
 }
 
 /* ---- drives ---- */
 
-/* Append a map of sizes x depths for the drive of result `first`. @return the number of its
- * results */
-static size_t add_drive(struct maps *maps, const struct numa_measured *measured, size_t first)
+/* Sizes by depths of the reads from result `first` on. @return the height of the end */
+static double write_drive(const struct numa_measured *measured, size_t first, size_t count,
+                          size_t depths, double y, FILE *out)
 {
-	const struct rung_numa_result *result = rung_numa_report_result(measured->report, first);
-	size_t depth_count, count = numa_count_reads(measured, first, &depth_count);
-	char text[TOOL_TEXT_BYTES];
-	struct heat_map *map;
+	const struct rung_numa_result *result = numa_result(measured, first);
+	const double cell = fmin(CELL, (INNER - NAMES) / (double)depths);
+	struct scale scale = { NAN, NAN, 1000, "k reads/s" };
+	char text[TOOL_TEXT_BYTES], title[128];
 
-	map = add(maps,
-	          text_of("random reads of %s by node %d",
-	                  result->drive ? result->drive : result->file, result->cpu_node),
-	          count / depth_count, depth_count);
-	for (size_t i = 0; map && i < count; i++) {
-		result = rung_numa_report_result(measured->report, first + i);
-		if (i < depth_count)
-			set_name(maps, map->columns, i, text_of("depth %u", result->queue_depth));
-		if (i % depth_count == 0)
-			set_name(maps, map->rows, i / depth_count,
-			         text_of("%s", tool_bytes_text(text, (double)result->row_bytes)));
-		((double *)(uintptr_t)map->values)[i] = result->bytes_per_s.median;
+	for (size_t i = first; i < first + count; i++)
+		widen(&scale, numa_result(measured, i)->per_s.median);
+	snprintf(title, sizeof(title), "%.40s: random reads from node %d, size by depth",
+	         result->drive ? result->drive : result->file, result->cpu_node);
+	svg_text_at(out, NUMA_SVG_MARGIN, y + 14, "class=\"label\"", title);
+	y = write_legend(&scale, y + 26, out) + 16;
+	for (size_t i = 0; i < count; i++) {
+		const double x = NUMA_SVG_MARGIN + NAMES + cell * (double)(i % depths);
+
+		result = numa_result(measured, first + i);
+		if (i < depths && cell >= CELL_TEXT) {
+			snprintf(text, sizeof(text), "%u", result->queue_depth);
+			svg_text_at(out, x + cell / 2, y - 5,
+			            "text-anchor=\"middle\" class=\"small\"", text);
+		}
+		y += i > 0 && i % depths == 0 ? LINE : 0;
+		if (i % depths == 0)
+			svg_text_at(out, NUMA_SVG_MARGIN + NAMES - 6, y + 15,
+			            "text-anchor=\"end\" class=\"small\"",
+			            tool_bytes_text(text, (double)result->row_bytes));
+		write_cell(&scale, &result->per_s, x, y, cell, out);
 	}
-	return count;
+	return y + LINE + 20;
 }
 
-/* Append the map of result `idx`, unless an earlier result of the same kind and row size has
- * appended it. @return by how many results to advance */
-static size_t add_first(struct maps *maps, const struct numa_measured *measured, size_t idx)
+static double write_drives(const struct numa_measured *measured, double y, FILE *out)
 {
-	const struct rung_numa_result *result = rung_numa_report_result(measured->report, idx);
+	const struct rung_numa_result *result;
+	size_t depths, count = 1;
 
-	if (result->matrix == RUNG_NUMA_NVME && !result->absent)
-		return add_drive(maps, measured, idx);
-	for (size_t i = 0; i < idx; i++) {
-		const struct rung_numa_result *other = rung_numa_report_result(measured->report, i);
+	for (size_t i = 0; (result = numa_result(measured, i)) != NULL; i += count) {
+		count = 1;
+		if (!numa_is_of(result, RUNG_NUMA_NVME, NULL, 0))
+			continue;
+		count = numa_count_reads(measured, i, &depths);
+		y = write_drive(measured, i, count, depths, y, out);
+	}
+	return y;
+}
 
-		if (other->matrix == result->matrix && other->row_bytes == result->row_bytes &&
-		    numa_alike(other->kind, result->kind))
-			return 1;
+/* ---- picture ---- */
+
+/* @return the height of the end; negative: no memory */
+static double write_body(const struct numa_measured *measured, FILE *out)
+{
+	const struct rung_numa_report_info *info = &measured->info;
+	char text[256];
+	double y, high = 0;
+
+	svg_text_at(out, NUMA_SVG_MARGIN, 32, "class=\"title\"", "Memory, GPUs and drives");
+	snprintf(text, sizeof(text), "%.48s, Linux %.24s%s",
+	         info->cpu_model ? info->cpu_model : "processor not known",
+	         info->kernel ? info->kernel : "?", info->quick ? ", quick" : "");
+	svg_text_at(out, NUMA_SVG_MARGIN, 54, "class=\"muted\"", text);
+	y = numa_map_svg(measured, 70, out);
+	for (const struct numa_section *section = numa_sections; section->title && y >= 0;
+	     section++) {
+		/* one core only where that makes the picture a little longer, not twice as long */
+		if (section->all_cores != 0 ||
+		    (measured->node_count == 1 && !numa_one_thread(measured)))
+			y = write_section(measured, section, &high, y, out);
 	}
-	for (const struct numa_map *what = numa_maps; what->title; what++) {
-		if (numa_is_of(result, what->matrix, what->kind, 1))
-			add_map(maps, measured, what, result);
-	}
-	return 1;
+	return y < 0 ? y : write_drives(measured, y, out);
 }
 
 int numa_results_svg(const struct numa_measured *measured, FILE *out)
 {
-	const struct rung_numa_report_info *info = &measured->info;
-	struct maps maps = { 0 };
-	char *subtitle = text_of("%s, Linux %s, medians of %u samples of %g s%s",
-	                         info->cpu_model ? info->cpu_model : "processor not known",
-	                         info->kernel ? info->kernel : "?", info->samples,
-	                         info->sample_seconds, info->quick ? ", quick" : "");
+	char *text = NULL;
+	size_t bytes;
+	FILE *body = open_memstream(&text, &bytes);
+	const double height = body ? write_body(measured, body) : -1;
+	const int rc = body && fclose(body) == 0 && height >= 0 ? 0 : -1;
 
-	for (size_t i = 0; i < info->result_count;)
-		i += add_first(&maps, measured, i);
-	maps.incomplete |= !subtitle;
-	if (!maps.incomplete)
-		heat_write("Memory, GPUs and drives, from each NUMA node", subtitle, maps.maps,
-		           maps.count, out);
-	for (size_t i = 0; i < maps.count; i++)
-		free_map(&maps.maps[i]);
-	free(maps.maps);
-	free(subtitle);
-	return maps.incomplete ? -1 : 0;
+	if (rc == 0) {
+		svg_begin(out, NUMA_SVG_WIDTH, height, "Memory, GPUs and drives of a machine");
+		fwrite(text, 1, bytes, out);
+		svg_end(out);
+	}
+	free(text);
+	return rc;
 }

@@ -12,26 +12,28 @@
 
 struct chart_series {
 	const char *name;
-	const double *y; /**< [point_count] percent; NaN: no point */
+	const double *y; /**< [point_count]; NaN: no point */
 };
 
 /** A vertical line across the plot. */
 struct chart_mark {
-	const char *name;
+	const char *name; /**< written next to the line */
 	double x;
 };
 
-/** Percent over percent: x on a logarithmic scale, y from 0 to 100. */
+/** Both axes are linear and begin at 0. */
 struct chart {
 	const char *title;
 	const char *subtitle;
 	const char *x_label;
 	const char *y_label;
-	double x_min, x_max; /**< x_min above 0 */
-	/** [point_count] ascending, of all series; points outside x_min .. x_max are left out */
-	const double *x;
+	double x_max, y_max;
+	double bytes_max; /**< x_max in bytes, for a second axis at the top; 0: none */
+	const double *x;  /**< [point_count] ascending, of all series */
 	uint32_t point_count;
-	struct chart_series series[CHART_SERIES_MAX]; /**< the first one is drawn on top */
+	/** the first one is drawn on top. Their legend is in the lower right corner: the lines
+	 * rise */
+	struct chart_series series[CHART_SERIES_MAX];
 	uint32_t series_count;
 	struct chart_mark marks[CHART_MARKS_MAX];
 	uint32_t mark_count;

@@ -179,6 +179,8 @@ json_t *tool_json_tuning(const struct rung_tuning *tuning)
 	                      ? tool_json_u64(0)
 	                      : chosen(tuning->merge_gap_bytes));
 	tool_json_set(root, "merge_gap_why", why_text(tuning->merge_gap_why));
+	tool_json_set(root, "refill_threads", chosen(tuning->refill_threads));
+	tool_json_set(root, "refill_threads_why", why_text(tuning->refill_threads_why));
 	tool_json_set(root, "threads", chosen(tuning->threads));
 	tool_json_set(root, "threads_why", why_text(tuning->threads_why));
 	tool_json_set(root, "interleaved", json_boolean(tuning->interleaved));

@@ -40,7 +40,8 @@ static void set_methods(const struct argp_state *state, void *ctx, const char *t
 		enum rung_score_method method;
 
 		if (rung_score_method_parse(word, &method) < 0)
-			argp_error(state, "--scores: %s", rung_last_error());
+			argp_error(state, "--scores: unknown value '%s'; %s", word,
+			           tool_meant(word, TOOL_SCORES ", none", TOOL_SCORES " or none"));
 		add_method(args, method);
 	}
 	free(list);
@@ -60,7 +61,7 @@ static const struct tool_option options[] = {
 	  "hop added",
 	  TOOL_WORD(struct trace_args, draws, tool_draws, "all or new") },
 	{ "scores", "LIST", 2, "Scores to compare, or none (default: " METHODS_DEFAULT ")",
-	  TOOL_SET(set_methods), TOOL_OLD("methods") },
+	  TOOL_SET(set_methods), TOOL_OLD("methods"), TOOL_KNOWN(TOOL_SCORES ", none") },
 	{ "rows", "N", 2, "Requests simulated for LRU and Belady (default: the first 67108864)",
 	  TOOL_U64(struct trace_args, kept_max, 3, UINT64_MAX), TOOL_OLD("trace-rows") },
 	{ "svg", "FILE", 3, "Draw the hit curves to FILE", TOOL_TEXT(struct trace_args, svg) },
@@ -87,6 +88,13 @@ const struct tool_command tool_trace_command = {
 	       "Belady's rule.",
 	.operand_kind = TOOL_OPERAND_DIR,
 	.dir = offsetof(struct trace_args, dir),
+	.headings = { [1] = "Budget and batches:",
+	              [2] = "Comparison:",
+	              [3] = "Output:",
+	              TOOL_GPU_HEADING,
+	              TOOL_MEMORY_HEADING },
+	.examples = "  rung trace graph.rung --host 10%\n  rung trace graph.rung --scores "
+		    "degree,blend --svg hits.svg",
 };
 
 struct outputs {

@@ -10,7 +10,7 @@
 
 #include "trace/trace.h"
 
-/* Denser at the small end: the x axis of the chart is logarithmic. */
+/* Denser at the small end, where the hit rate changes most. */
 const double trace_shares[TRACE_SHARES] = {
 	0,   0.001, 0.002, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075,
 	0.1, 0.15,  0.2,   0.25,  0.3,  0.4,  0.5,  0.75, 1,

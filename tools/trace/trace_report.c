@@ -120,19 +120,20 @@ static json_t *trace_json(const struct trace_args *args, const struct trace_inpu
 
 static void print_summary(const struct trace_args *args, const struct trace_result *result)
 {
-	char text[TOOL_TEXT_BYTES];
+	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
 
-	printf("%u epoch%s, %llu batches: %s edges", args->epochs, args->epochs == 1 ? "" : "s",
-	       (unsigned long long)result->batches, tool_count_text(text, (double)result->edges));
+	printf("%u epoch%s, %llu batch%s: %s edges", args->epochs, args->epochs == 1 ? "" : "s",
+	       (unsigned long long)result->batches, result->batches == 1 ? "" : "es",
+	       tool_count_text(text, (double)result->edges));
 	printf(" sampled in %s", tool_seconds_text(text, result->seconds));
 	printf(", %s edges/s\n", tool_count_text(text, (double)result->edges / result->seconds));
 	printf("%s requests", tool_count_text(text, (double)result->requests));
 	printf(" for %s different rows\n", tool_count_text(text, (double)result->unique_rows));
 	if (result->lists_in_file)
-		printf("reads of lists: %llu, %.3g a batch, %s\n",
+		printf("reads of lists: %llu, %s a batch, %s\n",
 		       (unsigned long long)result->list_reads,
-		       (double)result->list_reads / (double)result->batches,
-		       tool_bytes_text(text, (double)result->list_read_bytes));
+		       tool_count_text(text, (double)result->list_reads / (double)result->batches),
+		       tool_bytes_text(more, (double)result->list_read_bytes));
 	putchar('\n');
 }
 
@@ -215,70 +216,109 @@ static void fanout_text(const struct tool_fanouts *fanouts, char text[TEXT_BYTES
 	}
 }
 
-/* Mark the size at which each tier ends: the curve there is the share of requests that this tier
- * and the faster ones serve. Tiers without rows, and the last one, need no mark. */
-static void add_marks(const struct trace_result *result, uint64_t vertex_count, struct chart *chart)
+/* Name a curve as in the chart: a word that needs no explanation. */
+static const char *plain_name(const struct trace_curve *curve)
 {
-	uint64_t end = 0;
+	if (curve->kind == TRACE_ORACLE)
+		return "best fixed order";
+	if (strcmp(curve->name, "Belady") == 0)
+		return "best possible (knows the future)";
+	return strcmp(curve->name, "LRU") == 0 ? "LRU cache" : curve->name;
+}
 
-	for (unsigned t = 0; t < result->tier_count; t++) {
-		end += result->tiers[t].rows;
-		if (result->tiers[t].rows && end < vertex_count &&
-		    chart->mark_count < CHART_MARKS_MAX)
-			chart->marks[chart->mark_count++] =
-				(struct chart_mark){ result->tiers[t].name,
-				                     100 * (double)end / (double)vertex_count };
+#define EQUAL_SHARE 0.005 /* curves this close everywhere cannot be distinguished in the chart */
+
+static int coincide(const struct trace_curve *a, const struct trace_curve *b)
+{
+	for (unsigned i = 0; i < TRACE_SHARES; i++) {
+		if (!(fabs(a->hit_share[i] - b->hit_share[i]) <= EQUAL_SHARE))
+			return 0;
+	}
+	return 1;
+}
+
+/* Add the staged order, then the references, then the methods: styles are assigned in this order.
+ * Curves that coincide with the staged one are left out, and named with it: "staged = blend". */
+static void add_series(const struct trace_result *result, double y[][TRACE_SHARES],
+                       char staged[TEXT_BYTES], struct chart *chart)
+{
+	int used = snprintf(staged, TEXT_BYTES, "%s", result->curves[0].name), equal = 0;
+
+	chart->series[chart->series_count++] = (struct chart_series){ staged, y[0] };
+	for (int methods = 0; methods <= 1; methods++) {
+		for (uint32_t c = 1; c < result->curve_count; c++) {
+			const struct trace_curve *curve = &result->curves[c];
+
+			if ((curve->kind == TRACE_STATIC) != methods)
+				continue;
+			if (coincide(curve, &result->curves[0]))
+				used += snprintf(staged + used, TEXT_BYTES - (size_t)used, "%s%s",
+				                 equal++ ? ", " : " = ", plain_name(curve));
+			else
+				chart->series[chart->series_count++] =
+					(struct chart_series){ plain_name(curve), y[c] };
+		}
 	}
 }
 
-/* Add the staged order and the references first, then the methods: styles are assigned in this
- * order, so the first curves look the same in every chart, however many methods follow. */
-static void add_series(const struct trace_result *result, double y[][TRACE_SHARES],
-                       struct chart *chart)
+/* Mark the size at which each tier ends, with the share of requests that this tier and the faster
+ * ones serve. Tiers without rows, and the last one, need no mark. */
+static void add_marks(const struct trace_result *result, const struct rung_dataset_info *info,
+                      char names[][TEXT_BYTES], struct chart *chart)
 {
-	for (int methods = 0; methods <= 1; methods++) {
-		for (uint32_t c = 0; c < result->curve_count; c++) {
-			const int is_method = c > 0 && result->curves[c].kind == TRACE_STATIC;
+	uint64_t end = 0, hits = 0;
+	char bytes[TOOL_TEXT_BYTES];
 
-			if (is_method == methods)
-				chart->series[chart->series_count++] =
-					(struct chart_series){ result->curves[c].name, y[c] };
-		}
+	for (unsigned t = 0; t < result->tier_count; t++) {
+		const uint32_t m = chart->mark_count;
+
+		end += result->tiers[t].rows;
+		hits += result->tiers[t].hits;
+		if (!result->tiers[t].rows || end >= info->vertex_count || m == CHART_MARKS_MAX)
+			continue;
+		snprintf(names[m], TEXT_BYTES, "%s, %s: %.1f %%", result->tiers[t].name,
+		         tool_bytes_text(bytes, (double)end * (double)info->features.row_bytes),
+		         100 * share(hits, result->requests));
+		chart->marks[chart->mark_count++] =
+			(struct chart_mark){ names[m],
+			                     100 * (double)end / (double)info->vertex_count };
 	}
 }
 
 void trace_write_svg(const struct trace_args *args, const struct trace_input *input,
                      const struct trace_result *result, FILE *out)
 {
-	const uint64_t vertex_count = rung_dataset_info(input->ds)->vertex_count;
+	const struct rung_dataset_info *info = rung_dataset_info(input->ds);
 	double x[TRACE_SHARES], y[TRACE_CURVES_MAX][TRACE_SHARES];
 	char title[TEXT_BYTES], subtitle[3 * TEXT_BYTES], dataset[TEXT_BYTES], fanout[TEXT_BYTES],
-		rows[TOOL_TEXT_BYTES], requests[TOOL_TEXT_BYTES];
+		staged[TEXT_BYTES], marks[CHART_MARKS_MAX][TEXT_BYTES], rows[TOOL_TEXT_BYTES],
+		requests[TOOL_TEXT_BYTES];
 	struct chart chart = {
 		.title = title,
 		.subtitle = subtitle,
-		.x_label = "rows resident, % of all (logarithmic)",
-		.y_label = "row requests hit, %",
-		.x_min = 0.1, /* the smallest share above 0, which has no place on this axis */
+		.x_label = "rows in memory, % of all",
+		.y_label = "requests served from memory, %",
 		.x_max = 100,
+		.y_max = 100,
+		.bytes_max = (double)info->vertex_count * (double)info->features.row_bytes,
 		.x = x,
 		.point_count = TRACE_SHARES,
 	};
 
 	dataset_name(args->dir, dataset);
 	fanout_text(&input->fanouts, fanout);
-	snprintf(title, sizeof(title), "Row requests that a tier serves: %.400s", dataset);
+	snprintf(title, sizeof(title), "Hit rate against memory: %.400s", dataset);
 	snprintf(subtitle, sizeof(subtitle),
 	         "fanout %s; batch %u; %u epoch%s; %s rows; %s requests", fanout, input->batch,
 	         args->epochs, args->epochs == 1 ? "" : "s",
-	         tool_count_text(rows, (double)vertex_count),
+	         tool_count_text(rows, (double)info->vertex_count),
 	         tool_count_text(requests, (double)result->requests));
 	for (unsigned i = 0; i < TRACE_SHARES; i++) {
 		x[i] = 100 * trace_shares[i];
 		for (uint32_t c = 0; c < result->curve_count; c++)
 			y[c][i] = 100 * result->curves[c].hit_share[i];
 	}
-	add_series(result, y, &chart);
-	add_marks(result, vertex_count, &chart);
+	add_series(result, y, staged, &chart);
+	add_marks(result, info, marks, &chart);
 	chart_write(&chart, out);
 }

@@ -3,6 +3,7 @@
 #include "blas.h"
 
 #include <dlfcn.h>
+#include <stddef.h>
 
 #include "rung_config.h"
 

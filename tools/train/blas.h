@@ -7,11 +7,14 @@
 #ifndef RUNG_TRAIN_BLAS_H
 #define RUNG_TRAIN_BLAS_H
 
-#include <cblas.h>
+/* As in cblas.h, which OpenBLAS installs under names that differ between systems. */
+enum { CblasRowMajor = 101, CblasNoTrans = 111, CblasTrans = 112 };
 
 struct train_blas {
-	__typeof__(cblas_sgemm) *sgemm;
-	__typeof__(openblas_set_num_threads) *set_num_threads;
+	void (*sgemm)(int order, int trans_a, int trans_b, int m, int n, int k, float alpha,
+	              const float *a, int lda, const float *b, int ldb, float beta, float *c,
+	              int ldc);
+	void (*set_num_threads)(int count);
 };
 
 /** Set by train_blas_load(). */

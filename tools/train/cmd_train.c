@@ -16,6 +16,8 @@
 
 #include "args/args.h"
 #include "blas.h"
+#include "output/out_file.h"
+#include "output/status.h"
 #include "train.h"
 
 #define GATHERS            2 /* requests in flight, in addition to the batch in use */
@@ -53,6 +55,9 @@ static void check_args(const struct argp_state *state, void *ctx)
 
 	if (!args->dir)
 		argp_error(state, "DIR is missing; give the folder of the staged dataset");
+	if (tool_engine_is_null(&args->store))
+		argp_error(state, "--engine: null and null_instant read nothing, so there are no "
+		                  "rows to train with; they are for rung bench");
 	if (args->no_edges && args->store.structure_given)
 		argp_error(state, "--no-edges and --structure exclude each other: without edges no "
 		                  "neighbour list is read");
@@ -65,7 +70,7 @@ static void check_args(const struct argp_state *state, void *ctx)
 }
 
 static const struct tool_option options[] = {
-	{ "hidden", "N", 1, "Width of hidden layers (default: 128)",
+	{ "hidden", "N", 2, "Width of hidden layers (default: 128)",
 	  TOOL_U32(struct train_args, hidden, 1, 65536) },
 	{ "fanout", "LIST", 1,
 	  "In-neighbours drawn per hop, hop 0 first; the model has one layer per hop (default: as "
@@ -75,25 +80,25 @@ static const struct tool_option options[] = {
 	  TOOL_U32(struct train_args, batch_size, 1, INT32_MAX) },
 	{ "epochs", "N", 1, "Number of epochs (default: 10)",
 	  TOOL_U32(struct train_args, epochs, 1, 1000000) },
-	{ "patience", "N", 1,
+	{ "patience", "N", 2,
 	  "Stop after N epochs without a better validation accuracy (default: never)",
 	  TOOL_U32(struct train_args, patience, 1, 1000000) },
-	{ "lr", "F", 1, "Learning rate of Adam (default: 0.01)",
+	{ "lr", "F", 2, "Learning rate of Adam (default: 0.01)",
 	  TOOL_REAL(struct train_args, lr, 0, 1000, TOOL_OPEN_LOW) },
-	{ "weight-decay", "F", 1, "L2 penalty, added to the gradients of the matrices (default: 0)",
+	{ "weight-decay", "F", 2, "L2 penalty, added to the gradients of the matrices (default: 0)",
 	  TOOL_REAL(struct train_args, weight_decay, 0, 1000, TOOL_CLOSED) },
-	{ "dropout", "F", 1, "Share of inputs and hidden values dropped (default: 0.5)",
+	{ "dropout", "F", 2, "Share of inputs and hidden values dropped (default: 0.5)",
 	  TOOL_REAL(struct train_args, dropout, 0, 0.99, TOOL_CLOSED) },
-	{ "input-dropout", "F", 1, "Share of inputs dropped (default: same as --dropout)",
+	{ "input-dropout", "F", 2, "Share of inputs dropped (default: same as --dropout)",
 	  TOOL_REAL(struct train_args, input_dropout, 0, 0.99, TOOL_CLOSED) },
-	{ "normalize", "NORM", 1,
+	{ "normalize", "NORM", 2,
 	  "Scale each feature row to norm 1: none, l1 or l2 (default: none)",
 	  TOOL_WORD(struct train_args, norm, norms, "none, l1 or l2") },
 	{ "seed", "N", 1, "Seed of weights, order, neighbours and dropout (default: 0)",
 	  TOOL_U64(struct train_args, seed, 0, UINT64_MAX) },
-	{ "eval-fanout", "LIST", 1, "Fanouts of the evaluation (default: same as --fanout)",
+	{ "eval-fanout", "LIST", 2, "Fanouts of the evaluation (default: same as --fanout)",
 	  TOOL_FANOUTS(struct train_args, eval_fanouts) },
-	{ "no-edges", NULL, 1,
+	{ "no-edges", NULL, 2,
 	  "Train the same model without neighbours, to see the benefit of the graph",
 	  TOOL_FLAG(struct train_args, no_edges) },
 	{ "look-ahead", "N", 1,
@@ -103,6 +108,15 @@ static const struct tool_option options[] = {
 	{ "consumer", "RATE", 1,
 	  "Take RATE batches per second and compute nothing, to measure the path of the features",
 	  TOOL_REAL(struct train_args, consumer, 0.001, 1e6, TOOL_CLOSED) },
+	{ "status", "SECONDS", 1,
+	  "Print a status line on stderr every SECONDS, as SIGUSR1 does once (default: none)",
+	  TOOL_TIME(struct train_args, status, 0.01, 1e6) },
+	{ "trace-out", "FILE.json", 1,
+	  "Write when each batch was sampled, announced, copied, read and computed, as a trace for "
+	  "Perfetto",
+	  TOOL_TEXT(struct train_args, trace_out) },
+	{ "trace-svg", "FILE.svg", 1, "Draw this timeline for a few batches",
+	  TOOL_TEXT(struct train_args, trace_svg) },
 	{ "device", "NAME", 9, NULL, TOOL_SET(refuse_gpu) },
 	{ "gpu", "SIZE", 9, NULL, TOOL_SET(refuse_gpu) },
 	{ "peers", "N", 9, NULL, TOOL_SET(refuse_gpu) },
@@ -127,6 +141,10 @@ const struct tool_command tool_train_command = {
 	.operand_kind = TOOL_OPERAND_DIR_OR_NOT,
 	.dir = offsetof(struct train_args, dir),
 	.check = check_args,
+	.headings = { [1] = "Training:", [2] = "Model:", TOOL_MEMORY_HEADING, TOOL_READ_HEADING },
+	.threads = "Threads that compute (default: one per CPU) and that sample (at most 8)",
+	.examples = "  rung train graph.rung --host 10%\n  rung train graph.rung --host 4G "
+		    "--fanout 15,10 --epochs 20 --hidden 256",
 };
 
 /* Everything that is open while training. */
@@ -136,6 +154,8 @@ struct session {
 	struct rung_loader *loader, *eval_loader; /* the same one if the fanouts are the same */
 	struct train_model model;
 	struct tool_progress progress;
+	struct train_timeline timeline;
+	struct tool_out trace, picture; /* --trace-out, --trace-svg */
 };
 
 /* OpenMP and OpenBLAS have separate thread pools; without --threads both use their defaults. */
@@ -274,9 +294,39 @@ static int open_session(struct session *session, struct train_args *args, const 
 	return open_model(session, args, name);
 }
 
+/* Open the files of the timeline, before work that may take hours. @return an exit code */
+static int open_timeline(struct session *session, const struct train_args *args, const char *name)
+{
+	int code = tool_out_open(name, args->trace_out, &session->trace);
+
+	if (code == TOOL_DONE)
+		code = tool_out_open(name, args->trace_svg, &session->picture);
+	if (code != TOOL_DONE || (!args->trace_out && !args->trace_svg))
+		return code;
+	return train_timeline_init(&session->timeline) == 0
+	               ? TOOL_DONE
+	               : tool_error(name, TOOL_FAILED, "no memory for the timeline");
+}
+
+/* @return an exit code */
+static int write_timeline(struct session *session, const struct train_args *args)
+{
+	int code;
+
+	if (session->trace.file)
+		train_timeline_json(&session->timeline, session->trace.file);
+	if (session->picture.file)
+		train_timeline_svg(&session->timeline, args->dir, session->picture.file);
+	code = tool_out_commit(&session->trace);
+	return code == TOOL_DONE ? tool_out_commit(&session->picture) : code;
+}
+
 /* Loaders before the store, which they use. Members may be NULL. */
 static void close_session(struct session *session)
 {
+	tool_out_abandon(&session->trace);
+	tool_out_abandon(&session->picture);
+	free(session->timeline.marks);
 	train_model_fini(&session->model);
 	if (session->eval_loader != session->loader)
 		rung_loader_destroy(session->eval_loader);
@@ -305,11 +355,15 @@ static int report(const struct train_run *run, const struct train_result *result
 
 int cmd_train(int argc, char **argv)
 {
-	struct train_args args = {
-		.hidden = 128, .epochs = 10, .lr = 0.01, .dropout = 0.5, .input_dropout = -1
-	};
+	struct train_args args = { .hidden = 128,
+		                   .epochs = 10,
+		                   .lr = 0.01,
+		                   .dropout = 0.5,
+		                   .input_dropout = -1,
+		                   .argv = argv };
 	struct session session = { 0 };
 	struct train_result result = { 0 };
+	struct tool_status status;
 	const char *name = argv[0];
 	tool_args_parse(&tool_train_command, argc, argv, &args);
 	/* after the options: --help works without OpenBLAS */
@@ -322,18 +376,25 @@ int cmd_train(int argc, char **argv)
 	set_threads(args.common.threads);
 	mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
 	tool_progress_init(&session.progress, name, args.common.quiet);
-	int code = open_session(&session, &args, name);
+	int code = open_timeline(&session, &args, name);
+	if (code == TOOL_DONE)
+		code = open_session(&session, &args, name);
 	if (code == TOOL_DONE) {
 		struct train_run run = { .name = name,
 			                 .args = &args,
 			                 .data = &session.data,
-			                 .features = &rung_dataset_info(session.tool.ds)->features,
+			                 .info = rung_dataset_info(session.tool.ds),
 			                 .loader = session.loader,
 			                 .eval_loader = session.eval_loader,
 			                 .model = &session.model,
-			                 .progress = &session.progress };
+			                 .progress = &session.progress,
+			                 .timeline = &session.timeline };
+		tool_status_start(&status, &session.progress, session.tool.store, args.status);
 		code = train_run(&run, &result);
+		tool_status_stop(&status);
 		tool_progress_end(&session.progress);
+		if (code == TOOL_DONE)
+			code = write_timeline(&session, &args);
 		if (code == TOOL_DONE)
 			code = report(&run, &result, session.tool.store);
 		free(result.epochs);

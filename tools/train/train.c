@@ -24,6 +24,7 @@ struct trainer {
 	struct train_adam adam;
 	uint64_t step;            /* batches trained so far; also the key of the next one */
 	uint64_t batches;         /* of all passes */
+	struct train_mark mark;   /* of the batch in work */
 	uint64_t busy_until_ns;   /* --consumer: end of the work on the last batch */
 	uint64_t *order;          /* the train split, shuffled again in each epoch */
 	struct train_buffer rows; /* rows of the batch in float32 */
@@ -83,7 +84,7 @@ static int forward(struct trainer *trainer, const struct rung_loader_batch *batc
 	int rc = train_buffer_need(&trainer->rows, batch->rank_count, width);
 	if (rc < 0)
 		return rc;
-	train_rows_convert(run->features->dtype, batch->rows, batch->rank_count, width,
+	train_rows_convert(run->info->features.dtype, batch->rows, batch->rank_count, width,
 	                   run->args->norm, dropout, trainer->rows.data);
 	for (uint64_t i = 0; i < batch->seed_count; i++)
 		trainer->labels[i] = *train_labels_at(&run->data->labels, batch->seeds[i]);
@@ -132,12 +133,14 @@ static int train_batch(struct trainer *trainer, const struct rung_loader_batch *
 	if (rc >= 0)
 		rc = train_model_loss(model, logits, trainer->labels, batch->seed_count, 1,
 		                      loss_out);
+	trainer->mark.backward_ns = tool_now_ns();
 	if (rc >= 0 && isfinite(*loss_out))
 		rc = train_model_backward(model, &input);
 	if (rc < 0)
 		return no_memory(trainer, rc);
 	if (!isfinite(*loss_out))
 		return loss_failed(trainer, batch, *loss_out);
+	trainer->mark.update_ns = tool_now_ns();
 	train_adam_step(&trainer->adam, model);
 	trainer->step++;
 	return TOOL_DONE;
@@ -202,11 +205,18 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 	rung__shuffle(trainer->order, split->count, keyed_below, &stream);
 	snprintf(trainer->stage, sizeof(trainer->stage), "epoch %u", number + 1);
 	trainer->busy_until_ns = start_ns;
+	tool_progress_update(run->progress, trainer->stage, 0, split->count);
 	rc = begin_pass(run->loader, split, trainer->order, trainer->step);
 	while (rc >= 0 && (rc = rung_loader_next(run->loader, &batch)) > 0) {
 		uint64_t batch_ns = tool_now_ns(), seed_count = batch->seed_count;
 		int code = TOOL_DONE;
 		trainer->batches++;
+		trainer->mark = (struct train_mark){ .batch = batch->batch_idx + 1,
+			                             .rows = batch->rank_count,
+			                             .epoch = number + 1,
+			                             .wait_ns = end_ns,
+			                             .begin_ns = batch_ns,
+			                             .load = batch->times };
 		loss = (double)NAN;
 		if (run->args->consumer > 0)
 			consume_batch(trainer, batch_ns - end_ns);
@@ -217,7 +227,8 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 			return code;
 		loss_sum += loss * (double)seed_count; /* the last batch may be smaller */
 		done += seed_count;
-		end_ns = tool_now_ns();
+		trainer->mark.end_ns = end_ns = tool_now_ns();
+		train_timeline_add(run->timeline, &trainer->mark);
 		compute_ns += end_ns - batch_ns;
 		tool_progress_update(run->progress, trainer->stage, done, split->count);
 	}
@@ -233,8 +244,9 @@ static int train_epoch(struct trainer *trainer, uint32_t number, struct train_ep
 }
 
 /* Accuracy and loss of a split, always with the same sampled neighbourhoods; NaN for an empty
- * split. @return an exit code */
-static int evaluate(struct trainer *trainer, int which, double *accuracy_out, double *loss_out)
+ * split. @param number  of the epoch, for the progress. @return an exit code */
+static int evaluate(struct trainer *trainer, int which, uint32_t number, double *accuracy_out,
+                    double *loss_out)
 {
 	struct train_run *run = trainer->run;
 	const struct train_split *split = &run->data->splits[which];
@@ -245,6 +257,9 @@ static int evaluate(struct trainer *trainer, int which, double *accuracy_out, do
 	*accuracy_out = *loss_out = (double)NAN;
 	if (!split->count || run->args->consumer > 0)
 		return TOOL_DONE;
+	snprintf(trainer->stage, sizeof(trainer->stage),
+	         which == TRAIN_SPLIT_TEST ? "testing" : "epoch %u validating", number + 1);
+	tool_progress_update(run->progress, trainer->stage, 0, split->count);
 	rc = begin_pass(run->eval_loader, split, split->ids, EVAL_KEY(which));
 	while (rc >= 0 && (rc = rung_loader_next(run->eval_loader, &batch)) > 0) {
 		uint64_t batch_correct = 0, seed_count = batch->seed_count;
@@ -257,8 +272,7 @@ static int evaluate(struct trainer *trainer, int which, double *accuracy_out, do
 		loss_sum += loss * (double)seed_count;
 		correct += batch_correct;
 		done += seed_count;
-		tool_progress_update(run->progress, which == TRAIN_SPLIT_TEST ? "test" : "valid",
-		                     done, split->count);
+		tool_progress_update(run->progress, trainer->stage, done, split->count);
 	}
 	if (rc < 0)
 		return tool_fail(run->name, rc);
@@ -288,7 +302,7 @@ static int run_epochs(struct trainer *trainer, struct train_result *result)
 		if (code != TOOL_DONE)
 			return code;
 		uint64_t start_ns = tool_now_ns();
-		code = evaluate(trainer, TRAIN_SPLIT_VALID, &epoch->valid_accuracy,
+		code = evaluate(trainer, TRAIN_SPLIT_VALID, e, &epoch->valid_accuracy,
 		                &epoch->valid_loss);
 		if (code != TOOL_DONE)
 			return code;
@@ -334,7 +348,7 @@ int train_run(struct train_run *run, struct train_result *result_out)
 		memcpy(trainer.order, train->ids, train->count * sizeof(*trainer.order));
 		code = run_epochs(&trainer, &result);
 		if (code == TOOL_DONE)
-			code = evaluate(&trainer, TRAIN_SPLIT_TEST, &result.test_accuracy,
+			code = evaluate(&trainer, TRAIN_SPLIT_TEST, 0, &result.test_accuracy,
 			                &test_loss);
 	} else {
 		code = no_memory(&trainer, RUNG_E_NOMEM);

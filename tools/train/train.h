@@ -4,6 +4,7 @@
 #define TRAIN_TRAIN_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "data.h"
 #include "model.h"
@@ -20,10 +21,13 @@ struct train_args {
 	struct tool_fanouts fanouts, eval_fanouts;
 	/* a negative input_dropout: the same as dropout */
 	double lr, weight_decay, dropout, input_dropout;
+	double status;   /* seconds between two status lines; 0: none */
 	double consumer; /* batches per second that are taken without computing; 0: train */
 	enum train_norm norm;
 	uint64_t seed;
 	int no_edges;
+	const char *trace_out, *trace_svg; /* files to write; NULL: not */
+	char **argv;                       /* the command line, for the command to try next */
 };
 
 struct train_epoch {
@@ -42,15 +46,46 @@ struct train_result {
 	double seconds;       /* from the first batch of training to the last of the test */
 };
 
+#define TRAIN_MARKS_MAX 4096u
+
+/** A batch of training: when each step began, in nanoseconds as tool_now_ns(). */
+struct train_mark {
+	uint64_t batch;   /**< in its epoch, counted from 1 */
+	uint64_t rows;    /**< requested */
+	uint32_t epoch;   /**< counted from 1 */
+	uint64_t wait_ns; /**< the wait for this batch */
+	uint64_t begin_ns;
+	uint64_t backward_ns, update_ns; /**< 0 with a consumer */
+	uint64_t end_ns;
+	struct rung_loader_times load;
+};
+
+/** The newest batches of training, at most TRAIN_MARKS_MAX. */
+struct train_timeline {
+	struct train_mark *marks; /**< a ring; NULL: nothing is recorded. Free it with free() */
+	uint64_t count;           /**< of all batches that were added */
+};
+
+/** Start recording. @return a status */
+int train_timeline_init(struct train_timeline *timeline);
+void train_timeline_add(struct train_timeline *timeline, const struct train_mark *mark);
+
+/** Write a trace in Chrome's JSON format. A failed write is reported when the file is committed,
+ * here and below. */
+void train_timeline_json(const struct train_timeline *timeline, FILE *out);
+/** Draw a few batches in the middle of the last epoch. @param dir  for the title */
+void train_timeline_svg(const struct train_timeline *timeline, const char *dir, FILE *out);
+
 /** The parts that work together. The caller opens and closes them. */
 struct train_run {
 	const char *name; /* "rung train" */
 	const struct train_args *args;
 	const struct train_data *data;
-	const struct rung_array_info *features;
+	const struct rung_dataset_info *info;
 	struct rung_loader *loader, *eval_loader; /* may be the same one */
 	struct train_model *model;
 	struct tool_progress *progress;
+	struct train_timeline *timeline;
 };
 
 /**

@@ -58,6 +58,10 @@ def test_rows():
     with open_store() as store:
         assert (store.device, store.gpu) == ("cuda:0", 0) and "cuda:0" in repr(store)
         assert store.why_cpu == ""
+    with open_store(device="cuda:0") as store:
+        assert store.device == "cuda:0"
+    raises(rung.NoDeviceError, lambda: open_store(device="cuda:99"), "99")
+    with open_store() as store:
         for dtype in (np.int32, np.uint32, np.int64, np.uint64):
             given = on_gpu(store, ids.astype(dtype))
             rows = store.gather(given)

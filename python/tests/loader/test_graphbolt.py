@@ -56,6 +56,8 @@ def test_it_has_the_methods_of_a_feature(store, staged):
     assert feature.metadata() == {"made": "here"}
     with pytest.raises(rung.NotSupportedError):
         feature.update(rows)
+    with pytest.raises(rung.InvalidError, match="store: has type str; use a rung.Store"):
+        rung.Feature("graph.rung")
 
 
 def read(future) -> np.ndarray:

@@ -13,9 +13,9 @@ import rung
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
-from torch_geometric.data import Data, TensorAttr   # noqa: E402
-from torch_geometric.loader import NodeLoader   # noqa: E402
-from torch_geometric.nn import SAGEConv   # noqa: E402
+from torch_geometric.data import Data, TensorAttr  # noqa: E402
+from torch_geometric.loader import NodeLoader  # noqa: E402
+from torch_geometric.nn import SAGEConv  # noqa: E402
 
 CORA = os.path.join(SOURCE, "..", "shared", "data", "cora.npz")
 
@@ -79,9 +79,13 @@ def test_protocol(store, graph):
 
 
 def test_objects_other_than_a_store_are_refused(store):
-    for given in ("graph.rung", torch.zeros(3), {"x": "graph.rung"}):
-        with pytest.raises(rung.InvalidError, match=r"'x': has type \w+; use a rung.Store"):
+    for given in ("graph.rung", torch.zeros(3)):
+        with pytest.raises(rung.InvalidError, match=r"stores: has type \w+; use a rung.Store"):
             rung.FeatureStore(given)
+    with pytest.raises(rung.InvalidError, match="'x': has type str; use a rung.Store"):
+        rung.FeatureStore({"x": "graph.rung"})
+    with pytest.raises(rung.InvalidError, match="dataset: has type str; use a rung.Dataset"):
+        rung.pyg.Sampler("graph.rung", (5,))
     with pytest.raises(rung.InvalidError, match="tensors: has type Tensor; use a dict"):
         rung.FeatureStore(store, torch.zeros(3))
 
@@ -195,10 +199,9 @@ def both_ways(path, rows, edges, labels, train, test, host, epochs, batch_size, 
 
 
 def test_training_is_the_same_to_the_bit(graph):
-    import rung.pyg   # noqa: F401
+    import rung.pyg  # noqa: F401
 
-    (memory, ladder), served = both_ways(**{name: value for name, value in graph.items()},
-                                         host="30%", epochs=3, batch_size=64)
+    (memory, ladder), served = both_ways(**graph, host="30%", epochs=3, batch_size=64)
     assert memory == ladder
     assert memory[1] > 0.4   # chance: 0.2
     assert served.device_reads > 0
@@ -206,7 +209,7 @@ def test_training_is_the_same_to_the_bit(graph):
 
 @pytest.mark.skipif(not os.path.exists(CORA), reason="cora.npz was not found")
 def test_cora_is_the_same_to_the_bit(tmp_path):
-    import rung.pyg   # noqa: F401
+    import rung.pyg
 
     with np.load(CORA) as cora:
         rows, edges, labels = cora["node_feat"], cora["edge_index"], cora["node_label"].reshape(-1)
@@ -229,7 +232,8 @@ def test_neighbor_loader(graph, store):
         pytest.skip("neither pyg-lib nor torch-sparse is installed: NeighborLoader samples with "
                     "them")
     edges = torch.from_numpy(graph["edges"])
-    graph_store = Data(edge_index=edges, num_nodes=1200)
+    graph_store = Data(num_nodes=1200)
+    graph_store.put_edge_index(edges, layout="coo", size=(1200, 1200))
     loader = NeighborLoader((rung.FeatureStore(store), graph_store), num_neighbors=[5, 5],
                             input_nodes=torch.from_numpy(graph["train"]), batch_size=64,
                             filter_per_worker=False)
@@ -242,7 +246,7 @@ def test_neighbor_loader(graph, store):
 
 @pytest.mark.parametrize("share, method", [(False, "fork"), (True, "fork"), (True, "spawn")])
 def test_workers_that_gather(graph, share, method):
-    import rung.pyg   # noqa: F401
+    import rung.pyg
 
     rows, edges, train = (torch.from_numpy(graph[name]) for name in ("rows", "edges", "train"))
     path = graph["path"]
@@ -264,10 +268,11 @@ def test_workers_that_gather(graph, share, method):
 
 def test_a_sampler_refuses_input_it_would_ignore(graph, store):
     """Seeds with a type or a time, links, and negative ids, which numpy counts from the end."""
-    import rung.pyg   # noqa: F401
     from torch_geometric.data import HeteroData
     from torch_geometric.loader import LinkLoader
     from torch_geometric.sampler import NodeSamplerInput
+
+    import rung.pyg
 
     sampler = rung.pyg.Sampler(rung.Dataset(graph["path"]), (5,))
     typed = HeteroData()

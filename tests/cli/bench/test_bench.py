@@ -127,6 +127,38 @@ class Widths(CliTest):
             for step in bench["engine_steps"][:-1]:
                 self.assertTrue(step["why"], step)
 
+    def test_several_threads_read_a_file(self):
+        staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=512))
+        args = ["--host", "2MiB", "--cache", 0, "--ids", "uniform", "--rows", 20000,
+                "--queue-depth", 13]
+        for threads, depth in ((1, 13), (3, 13)):
+            bench = self.check(staged, *args, "--refill-threads", threads)
+            self.assertEqual((bench["refill_threads"], bench["queue_depth"]), (threads, depth))
+        done = self.run_rung("bench", staged, *args, "--refill-threads", 2, "--explain")
+        self.assertIn(", 2 refill threads", done.stdout)
+        for wrong in ("0", "17", "two"):
+            self.fails("bench", staged, "--refill-threads", wrong, code=2,
+                       says=["--refill-threads", f"'{wrong}'"])
+
+    def test_engines_that_read_nothing_count_reads_and_mark_the_rows(self):
+        staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=512))
+        args = ["bench", staged, "--host", "512KiB", "--ids", "uniform", "--rows", 1000,
+                "--warmup", 0]
+        counters = ("device_reads", "device_read_bytes", "merged_rows", "read_rows", "retries")
+        real = self.json_of(*args, "--cache", 0, "--in-flight", 1)
+        for engine in ("null", "null_instant"):
+            if engine == "null" and real["engine"] != "io_uring":
+                self.fails(*args, "--engine", engine, code=1, says="io_uring")
+                continue
+            found = self.json_of(*args, "--cache", 0, "--in-flight", 1, "--engine", engine)
+            self.assertEqual(found["engine"], engine)
+            self.assertIn("rows are not valid", found["engine_why"])
+            self.assertEqual([found[name] for name in counters], [real[name] for name in counters])
+            self.assertIn("not valid", self.run_rung(*args, "--engine", engine).stdout)
+            self.fails(*args, "--engine", engine, "--check", code=2, says="--check and --engine")
+            self.fails(*args, "--engine", engine, "--share", os.path.join(self.folder, "socket"),
+                       code=2, says="read nothing, and other processes use this store")
+
     def test_everything_in_memory_reads_nothing(self):
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=400))
         bench = self.check(staged, "--host", "max", "--rows", 50000, "--ids", "uniform",
@@ -145,7 +177,8 @@ class Widths(CliTest):
         self.assertGreaterEqual(warm["rows"], 20000)
         total = warm["rows"] + warm["warmup_rows"]
         self.assertLess(total, 26000)   # whole batches of 50 seeds
-        trace = self.json_of("bench", staged, "--host", "30%", "--rows", total, "--batch", 50)
+        trace = self.json_of("bench", staged, "--host", "30%", "--rows", total, "--batch", 50,
+                             "--warmup", 0)
         self.assertEqual(trace["rows"], total)   # the same batches
         self.assertGreater(trace["requests"], warm["requests"])
         self.assertEqual(sum(tier["hits"] for tier in warm["tiers"]), warm["rows"])
@@ -167,6 +200,27 @@ class Widths(CliTest):
         self.fails("bench", staged, *budget, "--warmup", 351, code=2,
                    says="has 400 ids, but --warmup alone uses 400; use a smaller --warmup, or "
                         "give more ids")
+
+    def test_rows_of_announced_batches_are_read_ahead(self):
+        staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=400))
+        run = ["--host", "1MiB", "--cache", "512KiB", "--ids", "uniform", "--batch", 100,
+               "--rows", 5000, "--warmup", 0]
+        windows = {window: self.check(staged, *run, "--look-ahead", 16, "--window", window)
+                   for window in (0, 4, "auto")}
+        self.assertEqual((windows[0]["ahead_rows"], windows[0]["window_batches"]), (0, 0))
+        for window, most in ((4, 4), ("auto", 17)):   # as many as are announced
+            bench = windows[window]
+            self.assertGreater(bench["ahead_rows"], 0)
+            self.assertGreaterEqual(bench["window_batches"], 1)
+            self.assertLessEqual(bench["window_batches"], most)
+            self.assertGreater(bench["cache_hits"], windows[0]["cache_hits"])
+            self.assertLess(bench["read_rows"], windows[0]["read_rows"])
+        unannounced = self.check(staged, *run, "--window", 4)
+        self.assertEqual((unannounced["ahead_rows"], unannounced["window_batches"]), (0, 0))
+        for value, says in (("4097", "--window: '4097' is out of range"),
+                            ("-1", "--window: unknown value '-1'"),
+                            ("some", "--window: unknown value 'some'")):
+            self.fails("bench", staged, "--window=" + value, code=2, says=says)
 
     def test_a_failed_read_during_warmup_ends_the_run(self):
         staged = self.stage(Graph(self.folder, vertices=8000, edges=100, row_bytes=400))
@@ -307,7 +361,7 @@ class Refused(CliTest):
             with self.subTest(errno.errorcode[error]):
                 done = self.refused(error)
                 self.assertEqual(done.returncode, 0, done.stderr)
-                self.assertRegex(done.stdout, "engine: pread, .*" + why)
+                self.assertRegex(done.stdout, "(?s)engine: pread, .*" + why)
                 self.assertIn("checked: 0 wrong rows", done.stdout)
                 bench = json.loads(self.refused(error, "--json").stdout)
                 self.assertEqual((bench["engine"], bench["wrong_rows"]), ("pread", 0))

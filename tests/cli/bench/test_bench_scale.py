@@ -52,7 +52,7 @@ class ScaleModel(CliTest):
         self.assertLessEqual({"benchmark", "date", "commit", "rung", "command", "machine", "about",
                               "model", "disk"}, set(record))
         found = {phase["name"]: phase for phase in record["phases"]}
-        self.assertEqual(list(found), phases + ["consumer"])
+        self.assertEqual(list(found), phases + ["consumer", "consumer_without_window"])
         for name, phase in found.items():
             with self.subTest(name):
                 self.assertEqual((phase["exit"], phase["killed"]), (0, False))

@@ -59,7 +59,8 @@ class BenchScripts(CliTest):
                 self.assertGreater(sample["checked_batches"], 0)
                 self.assertGreaterEqual(sample["read_bytes"], sample["reads"] * 512)
                 if name in ("pread", "uring-rows", "uring-slot"):
-                    self.assertEqual(sample["reads"], sample["rows"], "one read per row")
+                    self.assertEqual(sample["reads"], sample["rows"] - sample["known_rows"],
+                                     "one read per row that is not in memory")
                 elif name in ("mmap", "uring-pages"):
                     self.assertEqual(sample["read_bytes"], sample["reads"] * 4096, "pages")
                 elif name.startswith("rung") and name != "rung-rows":
@@ -72,13 +73,40 @@ class BenchScripts(CliTest):
                                  "dense,trace", "--row-bytes", "1536")
         (dense,), (trace,) = record["dense"], record["trace"]
         self.check_strategies(dense, {"mmap", "pread", "rung-rows", "rung"})
-        self.check_strategies(trace, {"mmap", "pread", "rung-rows", "rung", "rung-cache",
-                                      "rung-cache-ahead", "rung-one-in-flight"})
+        self.check_strategies(trace, {"pread", "rung-rows", "rung", "rung-announced",
+                                      "rung-window"})
+        self.assertIn("rung-announced",
+                      trace["strategies"]["rung-window"]["times_the_reads_of"])
+        for name, strategy in trace["strategies"].items():
+            sample = strategy["samples"][0]
+            self.assertGreater(sample["resident_rows"], 0, name)
+            self.assertLessEqual(sample["resident_rows"] * 1536 + sample["buffer_bytes"],
+                                 trace["memory_bytes"], name)
+            self.assertEqual(sample["known_rows"] == 0, name.startswith("rung"), name)
+        self.assertEqual(record["devices"]["throttled"], {"why": "--no-throttle"})
+        self.assertIsNone(dense["throttled"])
         for result in (dense, trace):
             self.assertEqual(len({strategy["samples"][0]["rows"]
                                   for strategy in result["strategies"].values()}), 1,
                              "every strategy fetches the same rows")
             self.assertIn("pread", result["strategies"]["rung"]["times_the_rows_per_s_of"])
+
+    @is_built("rung_cold_reads")
+    def test_cold_reads_counts_the_reads_of_the_command(self):
+        record = self.run_script("cold_reads.py", "--programs", PROGRAMS, "--small", "--parts",
+                                 "reads", "--staged", self.folder)
+        (result,) = record["reads"]
+        self.assertEqual([run["cache_bytes"] for run in result["tried"]["0"]],
+                         [0, 6000 * 512 * 4 // 100])
+        self.assertEqual(set(result["best"]), {"0", "auto"})
+        for mode, best in result["best"].items():
+            self.assertLess(0, best["reads_per_batch"], mode)
+            self.assertLess(best["reads_per_row"], 1, mode)
+        self.assertEqual(os.listdir(self.folder), ["arxiv-512"])
+        again = self.run_script("cold_reads.py", "--programs", PROGRAMS, "--small", "--parts",
+                                "reads", "--staged", self.folder)
+        self.assertEqual(again["reads"][0]["best"]["0"]["rows_per_batch"],
+                         result["best"]["0"]["rows_per_batch"])
 
     @is_built("rung_bench_stream")
     @unittest.skipUnless(shutil.which("fio"), "fio is not installed (Debian: fio)")
@@ -105,6 +133,10 @@ class BenchScripts(CliTest):
         limit.V1 = limit.V2 = self.folder
         with limit.Limit(1 << 30) as limited:
             self.assertIn(limited.kind, (None, "systemd-run"))
+        limit.V1_DEVICE = self.folder
+        with limit.DeviceLimit(self.folder, 1000, 4400000) as limited:
+            self.assertIsNone(limited.kind)
+            self.assertTrue(limited.why)
         self.assertEqual(os.listdir(self.folder), [])
 
     def test_stage_speed_keeps_its_memory_limit(self):
@@ -184,8 +216,45 @@ class BenchScripts(CliTest):
             self.assertEqual(result["wrong_rows"]["numpy"], 0)
             self.assertIn("median", result["times_as_fast_as"]["numpy index"])
         self.assertEqual(set(result["ns_per_row"]["rung"]), {"1", "2"})
-        self.assertRegex(result["floor_loops"]["2"], "^(memcpy|stream)-[0-9]+$")
+        self.assertRegex(result["floor_loops"]["2"],
+                         "^(memcpy|spread|stream|stream-spread)-[0-9]+$")
         self.assertEqual(set(result["ns_per_row"]["floor"]), {"1", "2"})
+        for threads, loop in result["floor_loops"].items():   # the fastest of all loops
+            loops = result["loops_ns_per_row"][threads]
+            self.assertEqual(loops[loop], min(loops.values()))
+        self.assertIn("median", result["read_times_as_fast_as"]["ordinary stores, read"])
+        self.assertEqual((result["table_bytes"], record["tables"]["used_bytes"]),
+                         (8 << 20, [8 << 20]))
+        self.assertGreaterEqual(record["tables"]["bound_bytes"], 8 << 20)
+        self.assertIsInstance(record["machine"]["caches"], list)
+
+    @is_built("rung_gather_hits")
+    def test_gather_hits_gathers_at_most_half_of_each_table(self):
+        record = self.run_script("gather_hits.py", "--programs", PROGRAMS, "--small", "--row-bytes",
+                                 "4096", "--size", "1MiB,2MiB", "--torch", "/no/such/python",
+                                 "--numpy", "/no/such/python")
+        self.assertEqual([(result["table_bytes"], result["rows"], result["row_count"])
+                          for result in record["results"]],
+                         [(1 << 20, 128, 256), (2 << 20, 256, 512)])
+
+    @is_built("rung_null_device")
+    @needs_ring
+    def test_null_device_counts_the_same_rows_with_every_number_of_threads(self):
+        record = self.run_script("null_device/null_device.py", "--programs", PROGRAMS, "--small",
+                                 "--threads", "1,2,3")
+        self.assertEqual([(result["engine"], result["reads"]) for result in record["results"]],
+                         [("null", "merged"), ("null", "single"), ("null_instant", "merged"),
+                          ("null_instant", "single")])
+        for result in record["results"]:
+            self.assertEqual(set(result["threads"]), {"1", "2", "3"})
+            for rates in result["threads"].values():
+                self.assertEqual(rates["samples"][0]["rows"], 4 * 2048)
+                reads = rates["samples"][0]["reads"]
+                self.assertGreater(reads, 0)
+                if result["reads"] == "merged":
+                    self.assertLess(reads, 2048)
+                else:   # distinct rows: some ids repeat
+                    self.assertGreater(reads, 4096)
 
     @is_built("rung_rank_speed")
     def test_rank_speed_checks_its_result(self):
@@ -239,6 +308,7 @@ class BenchScripts(CliTest):
                 ("structure.py", ["--hosts", "64MiB,8MiB"], "use at least 32MiB"),
                 ("numa.py", ["--parts", "read"], "unknown part 'read'; use bandwidth, latency"),
                 ("cold_reads.py", ["--parts", "dense,"], "unknown part ''; use dense, trace"),
+                ("cold_reads.py", ["--sets", "arxiv:64"], "'arxiv:64' is not NAME:BATCH:BATCHES"),
                 ("scale_model.py", ["--phases", "trian"], "unknown phase 'trian'; use generate"),
                 ("scale_model.py", ["--consumer", "0.0001/s"], "from 0.001 to 1000000")):
             with self.subTest(args):

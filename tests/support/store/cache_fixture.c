@@ -40,7 +40,9 @@ void cache_fixture_open(struct cache_fixture *f, const struct rung__cache_shape 
 	f->fd = cache_fixture_fd(shape);
 	f->index = shared_memory(rung__cache_index_bytes(shape), f->fd);
 	f->contents = shared_memory(shape->frame_count * sizeof(*f->contents), -1);
-	need(rung__cache_open(shape, f->index, f->fd, true, rows_max, batches_max, &f->cache) == 0,
+	need(rung__cache_open(shape, f->index, f->fd, true, rows_max, batches_max, &f->cache) ==
+	                     0 &&
+	             rung__ahead_open(f->cache) == 0,
 	     "opening");
 }
 
@@ -58,7 +60,8 @@ void cache_fixture_attach(struct cache_fixture *f, const struct cache_fixture *f
 	*f = *first;
 	f->wrong = 0;
 	need(rung__cache_open(&f->shape, f->index, f->fd, false, rows_max, batches_max,
-	                      &f->cache) == 0,
+	                      &f->cache) == 0 &&
+	             rung__ahead_open(f->cache) == 0,
 	     "opening");
 }
 
@@ -190,6 +193,22 @@ static const char *walk_buckets(struct walk *w)
 	return NULL;
 }
 
+static bool map_has(const struct rung__cache_map *map, unsigned level, uint64_t at)
+{
+	return map->levels[level][at / 64] >> at % 64 & 1;
+}
+
+static const char *walk_levels(const struct rung__cache_map *map)
+{
+	for (unsigned level = 1; level < map->level_count; level++) {
+		for (uint64_t word = 0; word < map->level_words[level - 1]; word++) {
+			if (map_has(map, level, word) != (map->levels[level - 1][word] != 0))
+				return "a higher level of a map";
+		}
+	}
+	return NULL;
+}
+
 static const char *walk_map(const struct walk *w)
 {
 	uint64_t count = 0;
@@ -197,7 +216,7 @@ static const char *walk_map(const struct walk *w)
 	for (uint64_t row = 0; row < w->cache->shape.row_count; row++) {
 		uint32_t link;
 
-		if (!(w->cache->levels[0][row / 64] >> row % 64 & 1))
+		if (!map_has(&w->cache->idle, 0, row))
 			continue;
 		link = rung__cache_frames_find(w->cache, row);
 		if (!link || !rung__cache_frame_offered(&w->cache->frames[link - 1]) ||
@@ -207,14 +226,7 @@ static const char *walk_map(const struct walk *w)
 	}
 	if (count != w->index->idle_count)
 		return "the count of idle frames";
-	for (unsigned level = 1; level < w->cache->level_count; level++) {
-		for (uint64_t word = 0; word < w->cache->level_words[level - 1]; word++) {
-			if ((w->cache->levels[level][word / 64] >> word % 64 & 1) !=
-			    (w->cache->levels[level - 1][word] != 0))
-				return "a higher level of the map";
-		}
-	}
-	return NULL;
+	return walk_levels(&w->cache->idle);
 }
 
 static const char *check_frame(const struct walk *w, uint32_t link, bool alone)
@@ -295,11 +307,43 @@ static uint64_t uses_of_batches(const struct rung__cache_window *window, uint64_
 	return uses;
 }
 
+/* The rows with uses are those that may be read ahead. */
+static const char *walk_wanted(const struct rung__cache *cache)
+{
+	for (uint64_t row = 0; row < cache->shape.row_count; row++) {
+		if (map_has(&cache->window.wanted, 0, row) !=
+		    (rung__cache_window_next(cache, row) != 0))
+			return "the map of wanted rows";
+	}
+	return walk_levels(&cache->window.wanted);
+}
+
+/* The batches that are announced and have not begun. */
+static const char *walk_listed(const struct rung__cache_window *window)
+{
+	uint64_t count = 0, rows = 0;
+
+	for (uint32_t i = 0; i < window->batches_max; i++) {
+		count += window->batches[i].name && window->batches[i].listed;
+		rows += window->batches[i].name && window->batches[i].listed
+		                ? window->batches[i].row_count
+		                : 0;
+	}
+	return count == window->listed_count && rows == window->listed_rows
+	               ? NULL
+	               : "the sum of the announced batches";
+}
+
 const char *cache_window_fault(const struct rung__cache *cache)
 {
 	const struct rung__cache_window *window = &cache->window;
 	uint64_t rows = 0, left = uses_of_batches(window, &rows);
+	const char *fault = walk_listed(window);
 
+	if (!fault)
+		fault = walk_wanted(cache);
+	if (fault)
+		return fault;
 	if (rows + window->rows_left != window->rows_max)
 		return "the remaining room";
 	for (uint64_t head = 0; head < window->heads_count; head++) {

@@ -14,6 +14,8 @@
 #define MARK       "--share-child"
 #define HOST_BYTES 300000u
 #define ASKED      500u
+#define AHEAD      6u /* gathers that are announced, and read ahead in a window of some of them */
+#define WINDOW     3u
 #define NOBODY     65534u
 
 /* ---- the child ---- */
@@ -23,7 +25,7 @@ static struct store_fixture f;
 static int open_child(const char *role, const char *socket_path, const char *dataset_dir)
 {
 	struct rung_plan_opts plan_opts;
-	struct rung_store_opts opts = { .size = sizeof(opts), .vertex_ids = 1 };
+	struct rung_store_opts opts = { .size = sizeof(opts), .vertex_ids = 1, .window = WINDOW };
 	const char *chosen = getenv("RUNG_TEST_ATTACH_GPU");
 	uint64_t count;
 	int gpus[3], gpu;
@@ -49,6 +51,22 @@ static int open_child(const char *role, const char *socket_path, const char *dat
 		opts.gpu = &gpu;
 	}
 	return rung_store_attach(socket_path, &opts, &f.store);
+}
+
+/* Announce the gathers after this one; a full window is not a failure. */
+static int announce(uint64_t seed)
+{
+	static uint64_t announced;
+	int rc = 0;
+
+	for (; announced < seed + AHEAD && rc == 0; announced += rc == 0) {
+		uint64_t ranks[ASKED];
+		const struct rung_ids list = { ranks, ASKED, RUNG_U64, RUNG_RANKS };
+
+		fixture_random_ids(&f, ranks, ASKED, announced + 1);
+		rc = rung_prefetch(f.store, &list);
+	}
+	return rc == RUNG_E_AGAIN ? 0 : rc;
 }
 
 /* @return rows that were wrong, or the negative status of a gather that failed */
@@ -136,6 +154,8 @@ static void serve_lines(void)
 			printf("0\n");
 			fflush(stdout);
 			for (uint64_t seed = 1; !told_more(); seed++) {
+				if (wrong == 0)
+					wrong = announce(seed);
 				if (wrong == 0)
 					wrong = wrong_rows(seed);
 			}

@@ -171,7 +171,7 @@ void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t v
 {
 	int gpus[3];
 	struct rung_plan_opts plan_opts = fixture_plan_opts(vertices * row_bytes, host_bytes, gpus);
-	const char *tmp = getenv("TMPDIR");
+	const char *tmp = getenv("TMPDIR"), *threads = getenv("RUNG_TEST_REFILL_THREADS");
 	struct rung_store_opts own = RUNG_STORE_OPTS_INIT;
 	uint64_t count;
 
@@ -183,6 +183,8 @@ void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t v
 			vertices * rung_index_bytes(vertices) + 4 * RUNG__PAGE_BYTES;
 	if (opts)
 		own = *opts;
+	if (own.refill_threads == 0 && threads)
+		own.refill_threads = (uint32_t)atoi(threads);
 	if (fixture_on_cuda() && own.batch_rows_max == 0)
 		own.batch_rows_max = 1u << 17; /* every test pins memory for this many rows */
 	*f = (struct store_fixture){ .vertices = vertices, .row_bytes = row_bytes };

@@ -86,6 +86,7 @@ static double reads_of(uint64_t host_bytes, uint64_t structure_bytes, uint64_t c
 	opts.structure_bytes = structure_bytes;
 	opts.cache_bytes = cache_bytes;
 	forecast.profile = &profile;
+	forecast.look_ahead = RUNG_LOOK_AHEAD;
 	rc = rung_plan_create(ds, &opts, &plan);
 	if (rc == RUNG_E_INVAL)
 		return -1;
@@ -250,4 +251,66 @@ Test(divide, no_memory_and_bad_seeds_leave_nothing)
 		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%s", rung_last_error());
 		cr_assert_eq(support_open_descriptors(), before);
 	}
+}
+
+/* ---- sweeps ---- */
+
+static int sweep(const struct rung_plan_opts *opts, struct rung_plan_budget *budgets,
+                 uint32_t count)
+{
+	const struct rung_sampler_opts sampler = sampler_opts();
+	struct rung_forecast_opts forecast = RUNG_FORECAST_OPTS_INIT;
+
+	forecast.profile = &profile;
+	forecast.look_ahead = RUNG_LOOK_AHEAD;
+	return rung_plan_sweep(ds, opts, &sampler, seeds, seed_count, BATCH, 0, &forecast, budgets,
+	                       count);
+}
+
+Test(divide, a_sweep_has_the_results_of_the_single_calls)
+{
+	struct rung_plan_budget budgets[4] = {
+		{ .size = sizeof(budgets[0]), .host_bytes = 1 },
+		{ .size = sizeof(budgets[0]), .host_bytes = 500000 },
+		{ .size = sizeof(budgets[0]), .host_bytes = 2000000 },
+		{ .size = sizeof(budgets[0]), .host_bytes = RUNG_BYTES_MAX }
+	};
+	const struct rung_plan_opts opts = plan_opts(0);
+	struct rung_plan_division division;
+
+	cr_assert_eq(sweep(&opts, budgets, 4), 0, "%s", rung_last_error());
+	cr_assert_null(budgets[0].plan, "one byte has no room for slots");
+	for (unsigned i = 1; i < 3; i++) {
+		const struct rung_plan_opts single = plan_opts(budgets[i].host_bytes);
+		const struct rung_plan_traffic *traffic = &budgets[i].traffic;
+
+		cr_assert_eq(divide(&single, &division), 0, "%s", rung_last_error());
+		cr_assert_eq(memcmp(&division, &budgets[i].division, sizeof(division)), 0);
+		cr_assert_eq(rung_plan_host_bytes(budgets[i].plan), budgets[i].host_bytes);
+		cr_assert_eq((traffic->forecast.reads + traffic->structure_forecast.reads) /
+		                     (double)traffic->batches_sampled,
+		             reads_of(budgets[i].host_bytes, division.structure_bytes,
+		                      division.cache_bytes));
+		cr_assert_gt(traffic->seconds_per_epoch, budgets[i + 1].traffic.seconds_per_epoch);
+	}
+	cr_assert_eq(budgets[3].traffic.forecast.reads, 0, "everything is in memory");
+	cr_assert_eq(budgets[3].division.batches, 0);
+	for (unsigned i = 0; i < 4; i++)
+		rung_plan_destroy(budgets[i].plan);
+}
+
+Test(divide, a_sweep_without_a_plan_fails)
+{
+	struct rung_plan_budget budgets[2] = { { .size = sizeof(budgets[0]), .host_bytes = 1 },
+		                               { .size = sizeof(budgets[0]), .host_bytes = 2 } };
+	struct rung_plan_opts opts = plan_opts(0);
+
+	for (int device = 0; device < 2; device++) {
+		opts.device = device ? RUNG_DEVICE_AUTO : RUNG_DEVICE_CPU;
+		cr_assert_eq(sweep(&opts, budgets, 2), RUNG_E_INVAL);
+		cr_assert_gt(rung_last_error_min_bytes(), 2);
+	}
+	cr_assert_eq(sweep(&opts, budgets, 0), RUNG_E_INVAL);
+	budgets[1].size--;
+	cr_assert_eq(sweep(&opts, budgets, 2), RUNG_E_ABI);
 }

@@ -112,6 +112,44 @@ Test(engine, a_file_that_cannot_be_read_is_an_error)
 	cr_assert_null(reader.engine);
 }
 
+/* Every read is complete, and nothing is written to the pool. */
+static void check_null(enum rung_engine engine, const char *name)
+{
+	struct rung__fetched fetched[DEPTH];
+	unsigned seen = 0;
+
+	memset(pool, 0x5a, POOL_BYTES);
+	cr_assert_eq(start(engine), 0, "%s", rung_last_error());
+	cr_assert_str_eq(reader.ops->name, name);
+	cr_assert(strstr(reader.engine_why, "rows are not valid"), "%s", reader.engine_why);
+	for (uint32_t t = 0; t < DEPTH; t++) {
+		struct rung__fetch fetch = { t * 4096, t * 4096, (t + 1) * 512, t };
+
+		cr_assert_eq(reader.ops->submit(reader.engine, &fetch), 0);
+	}
+	while (seen != (1 << DEPTH) - 1) {
+		int count = reader.ops->reap(reader.engine, 1, 10000000000u, fetched, 3);
+
+		cr_assert(count > 0 && count <= 3);
+		for (int i = 0; i < count; i++) {
+			cr_assert_eq(fetched[i].result, (int32_t)(fetched[i].token + 1) * 512);
+			cr_assert_not(seen & 1u << fetched[i].token);
+			seen |= 1u << fetched[i].token;
+		}
+	}
+	for (uint32_t i = 0; i < POOL_BYTES; i++)
+		cr_assert_eq(pool[i], 0x5a);
+	close_reader();
+	open_reader();
+}
+
+Test(engine, null_engines_complete_every_read_without_reading)
+{
+	check_null(RUNG_ENGINE_NULL_INSTANT, "null_instant");
+	if (fixture_has_io_uring())
+		check_null(RUNG_ENGINE_NULL, "null");
+}
+
 /* ---- io_uring ---- */
 
 #if RUNG_HAVE_IO_URING
@@ -266,6 +304,7 @@ Test(engine, refused_setup_falls_back_to_pread_or_fails_with_the_reason)
 	cr_assert_str_eq(reader.ops->name, "pread");
 	cr_assert(strstr(step("io_uring")->why, "seccomp"), "%s", step("io_uring")->why);
 	cr_assert(strstr(reader.engine_why, "seccomp"));
+	cr_assert_null(step("null"));
 	close_reader();
 	open_reader();
 	cr_assert_eq(start(RUNG_ENGINE_IO_URING), RUNG_E_NOSUP);

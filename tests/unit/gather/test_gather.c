@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gather/copy.h"
 #include "gather/gather.h"
 
 #define BORDER (UINT64_C(1) << 32)
@@ -121,8 +122,10 @@ Test(gather, maps_of_4_and_8_bytes_yield_the_same_ranks)
 	}
 }
 
-/* Outputs that are written past the caches: any row width, alignment and stride must give the same
- * result as a small output. */
+/* Last-level caches that the outputs below exceed, and that hold them: with streaming stores and
+ * with ordinary ones, any row width, alignment and stride must give the same result. */
+static const uint64_t last_bytes[] = { UINT64_C(1) << 20, UINT64_C(1) << 36 };
+
 enum { HELD = 61 }; /* rows from rank 1 on: ranks 0 and HELD + 1 miss */
 
 /* Each output row equals its row in `held`, misses stay dots, and nothing is written between
@@ -154,13 +157,13 @@ static void check_large_output(const struct rung__gather *gather, const uint32_t
 	cr_assert_eq(misses->count, missed);
 }
 
-Test(gather, outputs_larger_than_the_caches_have_the_same_rows)
+Test(gather, outputs_smaller_and_larger_than_the_caches_have_the_same_rows)
 {
 	static const struct {
 		size_t row_bytes, out_stride, shift;
 	} cases[] = { { 1536, 1536, 0 }, { 4096, 4128, 0 },  { 1000, 1024, 0 },
 		      { 100, 128, 0 },   { 1536, 1536, 16 }, { 1000, 1000, 0 } };
-	enum { OUT_BYTES = 24 << 20, SLACK = 64 };
+	enum { ROWS_BYTES = 6 << 20, OUT_BYTES = 2 * ROWS_BYTES, SLACK = 64 };
 	unsigned char *held = malloc(HELD * 4096), *out = aligned_alloc(64, OUT_BYTES + SLACK);
 	uint32_t vertex_of[HELD + 2], *ids = malloc(OUT_BYTES / 100 * sizeof(*ids)),
 				      *miss_rows = malloc(OUT_BYTES / 100 * sizeof(*miss_rows));
@@ -171,9 +174,10 @@ Test(gather, outputs_larger_than_the_caches_have_the_same_rows)
 	for (uint32_t v = 0; v < HELD + 2; v++)
 		/* a permutation of the ranks, because 63 and 5 are coprime */
 		vertex_of[v] = (v * 5 + 3) % (HELD + 2);
-	for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
+	for (size_t i = 0; i < 2 * RUNG__ARRAY_LEN(cases); i++) {
+		const size_t c = i / 2;
 		size_t row_bytes = cases[c].row_bytes, stride = cases[c].out_stride;
-		uint64_t count = (12u << 20) / row_bytes;
+		uint64_t count = ROWS_BYTES / row_bytes;
 		const struct rung__view view = { held, row_bytes, 1, HELD };
 		const struct rung_ids list = { ids, count, RUNG_U32, RUNG_VERTICES };
 		struct rung__misses misses = { .ranks = miss_ranks, .rows = miss_rows };
@@ -188,9 +192,10 @@ Test(gather, outputs_larger_than_the_caches_have_the_same_rows)
 			.out_stride = stride,
 		};
 
+		rung__caches.last_bytes = last_bytes[i % 2];
 		memset(out, '.', OUT_BYTES + SLACK);
-		for (uint64_t i = 0; i < count; i++)
-			ids[i] = (uint32_t)(i * 7 % (HELD + 2));
+		for (uint64_t k = 0; k < count; k++)
+			ids[k] = (uint32_t)(k * 7 % (HELD + 2));
 		cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
 		check_large_output(&gather, ids, count, held, &misses);
 	}
@@ -201,15 +206,14 @@ Test(gather, outputs_larger_than_the_caches_have_the_same_rows)
 	free(miss_ranks);
 }
 
-/* Outputs larger than the caches are written with streaming stores. The last block of a row may be
- * partial, and the prefetch must stop at the last row. */
+/* The last block of a row may be partial, and the prefetch must stop at the last row. */
 Test(gather, large_outputs_of_any_row_width_have_the_same_rows)
 {
 	static const size_t widths[] = { 1, 64, 100, 127, 128, 160, 512, 1500, 4096, 40000 };
 
-	for (size_t w = 0; w < RUNG__ARRAY_LEN(widths); w++) {
-		const size_t width = widths[w], stride = rung__align_up(width, 32), held_rows = 97,
-			     count = (20u << 20) / stride;
+	for (size_t w = 0; w < 2 * RUNG__ARRAY_LEN(widths); w++) {
+		const size_t width = widths[w / 2], stride = rung__align_up(width, 32),
+			     held_rows = 97, count = (10u << 20) / stride;
 		unsigned char *held = rung__malloc_aligned(64, held_rows * width),
 			      *out = rung__malloc_aligned(64, count * stride);
 		/* the view lacks ranks 0 to 2 */
@@ -229,6 +233,7 @@ Test(gather, large_outputs_of_any_row_width_have_the_same_rows)
 			held[i] = (unsigned char)rung__mix64(i);
 		for (size_t i = 0; i < count; i++)
 			ids[i] = (uint32_t)(rung__mix64(i) % 100);
+		rung__caches.last_bytes = last_bytes[w % 2];
 		memset(out, 0x5a, count * stride);
 		cr_assert_eq(rung__gather_run(&gather, &list, &misses), 0);
 		for (size_t i = 0; i < count; i++) {

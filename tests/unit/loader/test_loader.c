@@ -419,3 +419,38 @@ Test(loader, a_pass_continues_while_other_users_hold_all_requests)
 	rung_loader_destroy(loader);
 	close_store();
 }
+
+Test(loader, times_of_a_batch_are_in_the_order_of_its_steps)
+{
+	struct rung_loader *loader;
+	uint64_t begin_ns = rung__now_ns(), gathered_ns = 0;
+
+	open_store(HOST_BYTES, (struct rung_store_opts){ 0 });
+	loader = make_loader(2, 0, 0);
+	begin(loader, whole_pass());
+	for (uint64_t b = 0; b < BATCHES; b++) {
+		const struct rung_loader_batch *batch = next(loader);
+		const struct rung_loader_times times = batch->times;
+
+		cr_assert(begin_ns <= times.sample_begin_ns &&
+		          times.sample_begin_ns <= times.sample_end_ns &&
+		          times.sample_end_ns <= times.gather_begin_ns &&
+		          times.gather_begin_ns <= times.gather_end_ns);
+		/* on a GPU the host does not wait for the rows */
+		if (batch->request)
+			cr_assert_eq(times.rows_ns, 0);
+		else
+			cr_assert(times.gather_begin_ns < times.rows_ns &&
+			          times.rows_ns <= rung__now_ns());
+		/* 0 if the store's window was full */
+		cr_assert(times.announce_begin_ns == 0 ||
+		          (times.sample_end_ns <= times.announce_begin_ns &&
+		           times.announce_begin_ns <= times.announce_end_ns &&
+		           times.announce_end_ns <= times.gather_begin_ns));
+		cr_assert_geq(times.gather_begin_ns, gathered_ns, "gathers are in order");
+		gathered_ns = times.gather_end_ns;
+		rung_loader_put(loader, batch, NULL);
+	}
+	rung_loader_destroy(loader);
+	close_store();
+}

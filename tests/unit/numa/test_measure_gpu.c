@@ -68,6 +68,7 @@ static void begin(void)
 	rung_topology_info(topology, &info);
 	bound_count = 0;
 	m = (struct rung__measuring){ .root = "",
+		                      .matrix_name = "gpu",
 		                      .topology = topology,
 		                      .opts = RUNG_NUMA_MEASURE_OPTS_INIT,
 		                      .node_count = info.node_count,
@@ -312,8 +313,9 @@ static int break_down(void *ctx, const char *step, unsigned long long done,
 {
 	(void)ctx;
 	(void)step;
+	(void)done;
 	(void)total;
-	if (done == 2)
+	if (m.done == 2)
 		sim_break(cudaErrorIllegalAddress);
 	return 0;
 }
@@ -334,8 +336,9 @@ static int cancel(void *ctx, const char *step, unsigned long long done, unsigned
 {
 	(void)ctx;
 	(void)step;
+	(void)done;
 	(void)total;
-	return done == 3;
+	return m.done == 3;
 }
 
 Test(measure_gpu, a_canceled_call_releases_everything)

@@ -12,7 +12,7 @@ Test(forecast, times_of_rows_in_memory_are_interpolated_by_size, .init = setup)
 
 	cr_assert_float_eq(out.memory_seconds, 3 * (100 + ID_NS) * 1e-9, 1e-15);
 	cr_assert_eq(out.nvme_seconds, 0);
-	cr_assert_str_eq(rung_bound_name(out.bound), "host memory");
+	cr_assert_str_eq(rung_bound_name(out.bound), "memory");
 	plan.row_bytes = 1536; /* twice the largest measured size takes twice its time */
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).memory_seconds, 3 * (280 + ID_NS) * 1e-9,
 	                   1e-15);
@@ -37,7 +37,7 @@ Test(forecast, nearby_cold_rows_share_a_read, .init = setup)
 	                   (3 * 1000 + 1000 + 2000.0 * (6 * 512 - 512) / (8192 - 512)) * 1e-9,
 	                   1e-14);
 	cr_assert_float_eq(out.memory_seconds, (7 * ID_NS + 100 + 6 * MISS_NS) * 1e-9, 1e-15);
-	cr_assert_str_eq(rung_bound_name(out.bound), "nvme");
+	cr_assert_str_eq(rung_bound_name(out.bound), "drive");
 	opts.merge_gap_bytes = 2560;
 	cr_assert_eq(forecast_of(ranks, starts, 1).reads, 3);
 	opts.merge_gap_bytes = RUNG_MERGE_GAP_NONE;

@@ -34,7 +34,7 @@ Test(plan_choose, the_depth_is_at_the_knee_of_the_curve, .init = setup)
 	tuning = choice_of();
 	cr_assert_eq(tuning.queue_depth, 31);
 	cr_assert(strstr(tuning.queue_depth_why,
-	                 "3.1e+06 reads of 512 bytes a second, each of which takes 10 us"),
+	                 "3.10 M reads/s of 512 bytes, each of which takes 10 us"),
 	          "%s", tuning.queue_depth_why);
 	/* a faster drive needs no fewer, and between depths at most twice as many as necessary */
 	for (double most = 1e5; most < 5e7; most *= 1.1) {
@@ -53,6 +53,25 @@ Test(plan_choose, the_depth_is_at_the_knee_of_the_curve, .init = setup)
 	profile.reads_count = 1;
 	profile.reads[0].depth = UINT32_MAX;
 	cr_assert_eq(choice_of().queue_depth, RUNG__QUEUE_DEPTH_MAX * 95 / 100 + 1);
+}
+
+Test(plan_choose, fast_drives_get_several_refill_threads, .init = setup)
+{
+	static const struct {
+		double most;
+		uint32_t threads;
+	} cases[] = { { 1e5, 1 }, { 3e5, 1 }, { 7e5, 3 }, { 1e9, 8 } };
+
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(cases); i++) {
+		struct rung_tuning tuning;
+
+		drive_with_a_knee_at(cases[i].most);
+		tuning = choice_of();
+		cr_assert_eq(tuning.refill_threads, cases[i].threads, "%g: %u", cases[i].most,
+		             tuning.refill_threads);
+		cr_assert(strstr(tuning.refill_threads_why, "a refill thread up to 300 k"), "%s",
+		          tuning.refill_threads_why);
+	}
 }
 
 Test(plan_choose, the_highest_depth_and_the_smallest_gap_of_the_drives_are_used, .init = setup)
@@ -121,8 +140,8 @@ Test(plan_choose, there_are_enough_threads_for_the_rate_of_all_cores, .init = se
 		profile.rows[1] = (struct rung_profile_rows){ 1, 8, 3, 3, 512, all[i] };
 		cr_assert_eq(choice_of().threads, threads[i], "%g", all[i]);
 	}
-	cr_assert(strstr(choice_of().threads_why, "a core of node 3 copies 1e+07 rows of 512 bytes "
-	                                          "a second, its 8 cores 1e+12"),
+	cr_assert(strstr(choice_of().threads_why, "a core of node 3 copies 10.0 M rows/s of 512 "
+	                                          "bytes, its 8 cores 1.00 T"),
 	          "%s", choice_of().threads_why);
 	profile.rows[1].rows_per_s = 3e7;
 	/* more threads are never slower, and no faster than all cores */

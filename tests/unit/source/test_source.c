@@ -306,6 +306,9 @@ Test(source, the_fields_of_a_raw_spec_are_checked)
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		fails(bad[i], RUNG_E_INVAL, "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]");
+	fails("raw:f,f46,3x4", RUNG_E_INVAL, "no known dtype");
+	fails("raw:f,f46,3x4,64", RUNG_E_INVAL,
+	      "bool i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64");
 	fails("raw:f,f64,4294967296x4294967296", RUNG_E_INVAL, "more than 63 bits");
 	fails("raw:f,u8,9223372036854775807,9223372036854775807", RUNG_E_INVAL,
 	      "more than 63 bits");

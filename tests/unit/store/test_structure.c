@@ -291,6 +291,27 @@ Test(structure, a_budget_that_is_too_small_is_refused)
 	rung_plan_destroy(plan);
 }
 
+Test(structure, engines_that_read_nothing_serve_only_lists_in_memory)
+{
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	const enum rung_engine engines[] = { RUNG_ENGINE_NULL, RUNG_ENGINE_NULL_INSTANT };
+
+	for (unsigned e = 0; e < RUNG__ARRAY_LEN(engines); e++) {
+		struct rung_plan *cold = make_plan(64 << 10), *all = make_plan(RUNG_BYTES_MAX);
+		struct rung_structure *structure;
+
+		opts.engine = engines[e];
+		assert_error(rung_structure_open(ds, cold, &opts, &structure), RUNG_E_INVAL,
+		             "read nothing, and neighbour lists are in the file");
+		cr_assert_eq(rung_structure_open(ds, all, &opts, &structure), 0, "%s",
+		             rung_last_error());
+		check_batches(structure);
+		rung_structure_close(structure);
+		rung_plan_destroy(all);
+		rung_plan_destroy(cold);
+	}
+}
+
 Test(structure, a_plan_of_another_graph_is_refused)
 {
 	static const uint64_t edges[] = { EDGES / 2, 0 };

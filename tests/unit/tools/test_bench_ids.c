@@ -149,7 +149,9 @@ static void run_in_rounds(const char *kind, uint32_t batch, uint64_t seed,
 	make(&args, &ids);
 	first_max = ids.rows_max;
 	cr_assert_eq(bench_truth_open("rung bench", f.ds, ids.space, &truth), 0);
-	cr_assert_eq(bench_run("rung bench", &args, f.store, &ids, &truth, &progress, result), 0);
+	cr_assert_eq(
+		bench_run("rung bench", &args, f.store, &ids, &truth, &progress, "gathers", result),
+		0);
 	cr_assert_eq(result->request_count, ids.batch_count - ids.warmup_count);
 	cr_assert_eq(result->rows, ids.count - ids.warmup_rows);
 	cr_assert_null(result->interrupted);

@@ -364,14 +364,17 @@ static char *print_all(void)
 {
 	static struct rung_topology_node nodes[] = { { .node = 0 }, { .node = 3 } };
 	static const struct rung_topology topology = { .info.node_count = 2, .nodes = nodes };
-	const struct numa_measured measured = { &topology, &report, report.info, 2 };
+	const struct numa_machine machine = { .topology = &topology, .info = topology.info };
+	const struct numa_measured measured = {
+		&topology, &report, report.info, 2, NULL, &machine,
+	};
 	FILE *const before = stdout;
 	char *text;
 	size_t length;
 
 	stdout = open_memstream(&text, &length);
 	cr_assert_not_null(stdout);
-	cr_assert_eq(numa_results_print(&measured), 0);
+	cr_assert_eq(numa_results_print(&measured, 1), 0);
 	puts("\n==== csv");
 	cr_assert_eq(numa_results_csv(&measured), 0);
 	puts("\n==== json");

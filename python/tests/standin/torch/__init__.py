@@ -12,7 +12,7 @@ from ctypes import byref, c_size_t, c_uint, c_void_p
 
 import numpy as np
 
-from . import cuda, distributed
+from . import cuda, distributed  # noqa: F401
 from ._base import asked, call, device
 
 _DEFAULT_KIND = 4
@@ -170,6 +170,12 @@ class Tensor:
     def nonzero(self):
         return from_numpy(np.argwhere(self.cpu().numpy())).to(self.device)
 
+    def __lt__(self, number):
+        return from_numpy(self.cpu().numpy() < number).to(self.device)
+
+    def any(self):
+        return self.cpu().numpy().any()
+
     def flatten(self):
         return Tensor(
             self.dtype,
@@ -230,7 +236,7 @@ def from_numpy(array):
     )
 
 
-def empty(shape, *, dtype=float32, device="cpu"):  # pylint: disable=redefined-outer-name
+def empty(shape, *, dtype=float32, device="cpu"):  # noqa: F821  pylint: disable=all
     device = globals()["device"](str(device))
     if device.type == "cpu":
         return from_numpy(np.empty(shape, dtype.numpy))

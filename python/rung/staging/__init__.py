@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rung.stage(): sources, progress, and the call itself."""
+
+from .run import StageResult, stage
+
+__all__ = ["StageResult", "stage"]

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rung.stage(): write a graph and its features to a folder, with the rows in rank order."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from ctypes import POINTER, byref, c_int
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from .._library import DRAWS, ROW_ORDERS, STAGE_PADS, c, check, lib, string, text
+from ..errors import BusyError, Error, ExistsError, InvalidError
+from ..owned import Owned, remove_folder
+from ..sizes import Size, choice, fanout_array, size_bytes, whole_number
+from .progress import Progress, ProgressFunction
+from .sources import (
+    Source,
+    Sources,
+    graph_specs,
+    named_sources,
+    preset_kind,
+    texts,
+    use_pyg_data,
+)
+
+Path = str | os.PathLike[str]
+
+
+@dataclass
+class StageResult:
+    """Result of staging; with `dry_run`, an estimate.
+
+    Attributes:
+        path: absolute path of the data set
+        vertex_count, edge_count: ints
+        row_bytes, feature_bytes: size of a row and of all rows
+        bytes_written: size of all files
+        memory_bytes: most memory used at the same time
+        seconds: duration
+        row_order: how the rows were put in order: "passes", "partition" or "gather"
+        in_place: whether the features remain in their file
+        resumed: whether an interrupted run was continued
+        phases: seconds by name of the step
+        already_staged: `resume` found that this job has finished `path` already, and wrote
+            nothing; `row_order` is then "auto"
+    """
+
+    path: str
+    vertex_count: int
+    edge_count: int
+    row_bytes: int
+    feature_bytes: int
+    bytes_written: int
+    memory_bytes: int
+    seconds: float
+    row_order: str
+    in_place: bool
+    resumed: bool
+    phases: dict[str, float] = field(default_factory=dict)
+    already_staged: bool = False
+
+
+def _throw_away(half_done: str) -> None:
+    """Remove a half-done folder, unless another process is staging into it and so has locked it."""
+    folders: list[int] = []
+    try:   # extend() is one C call: a signal handler raises before it, or with the list filled
+        folders.extend(map(os.open, (half_done,), (os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW,)))
+        fcntl.flock(folders[0], fcntl.LOCK_EX | fcntl.LOCK_NB)
+        remove_folder(half_done, folders[0])
+    except OSError:
+        pass
+    finally:
+        for folder in folders:
+            os.close(folder)
+
+
+def _set_sources(opts: Any, sources: Sources, given: SimpleNamespace) -> None:
+    if given.data is not None:
+        use_pyg_data(given)
+    graphs = graph_specs(sources, given.graph)
+    opts.graph.specs, opts.graph.spec_count = texts(graphs)
+    opts.graph.undirected, opts.graph.dedup = bool(given.undirected), bool(given.dedup)
+    opts.graph.vertex_count = whole_number(given.vertex_count, "vertex_count", 2**63 - 1)
+    if given.labels is not None:
+        opts.labels = sources.spec(given.labels, "labels")
+    opts.splits, opts.split_count = named_sources(sources, given.splits, "splits",
+                                                  c.rung_stage_split)
+    opts.arrays, opts.array_count = named_sources(sources, given.arrays, "arrays",
+                                                  c.rung_stage_array)
+    if given.score_source is not None:
+        opts.score_spec = sources.spec(given.score_source, "score_source")
+    if given.features is None:
+        if given.dataset is None:
+            raise InvalidError("features=None: no features; pass features, or a dataset")
+        return
+    if given.in_place and not isinstance(given.features, (str, os.PathLike)):
+        raise InvalidError("in_place=True: the features are in memory; pass the path of a file "
+                           "that stays in place")
+    opts.features = sources.spec(given.features, "features")
+
+
+def _set_score(opts: Any, given: SimpleNamespace) -> None:
+    method = c_int()
+    if given.score is not None and given.score_source is not None:
+        raise InvalidError(f"score={given.score!r} and score_source: both rank the rows; use one "
+                           "of them")
+    score = "blend" if given.score is None else given.score
+    check(lib.rung_score_method_parse(string(score, "score"), byref(method)))
+    opts.score.method = method.value
+    if given.draws is not None:
+        opts.score.draws = choice(given.draws, DRAWS, "draws")
+    opts.score.seed = whole_number(given.seed, "seed", 2**63 - 1)
+    hops = fanout_array(given.fanouts)
+    opts.fanouts, opts.fanout_count = hops, len(hops)
+    opts.batch_size = whole_number(given.batch_size, "batch_size")
+
+
+def _set_work(opts: Any, given: SimpleNamespace) -> None:
+    opts.threads = whole_number(given.threads, "threads", 4096)
+    opts.memory_bytes = size_bytes(given.memory, name="memory")
+    opts.force, opts.resume = bool(given.force), bool(given.resume)
+    opts.dry_run, opts.in_place = bool(given.dry_run), bool(given.in_place)
+    opts.row_order = choice(given.row_order, ROW_ORDERS, "row_order")
+    opts.pad = choice(given.pad, STAGE_PADS, "pad")
+    given_folders = given.stripe
+    if isinstance(given_folders, str | bytes | os.PathLike):
+        given_folders = [given_folders]
+    if not isinstance(given_folders, (list, tuple)):
+        raise InvalidError(f"stripe: has type {type(given_folders).__name__}; use a list of "
+                           "folders")
+    folders = [string(folder, "stripe") for folder in given_folders]
+    opts.stripe_dirs, opts.stripe_count = texts(folders)
+
+
+def _set_described(opts: Any, described: Any, given: SimpleNamespace) -> None:
+    """Fill in the options that the caller did not give from the data set `given.dataset`.
+
+    Args:
+        described: owns the texts and lists that the options then refer to
+    """
+    parts = {"graph": c.RUNG_PRESET_GRAPH, "features": c.RUNG_PRESET_FEATURES,
+             "labels": c.RUNG_PRESET_LABELS, "splits": c.RUNG_PRESET_SPLITS,
+             "arrays": c.RUNG_PRESET_ARRAYS}
+    wanted = [name for name in parts if getattr(given, name) is None]
+    part = None if given.part is None else string(given.part, "part")
+    check(lib.rung_preset_open(preset_kind(given), string(given.dataset, "dataset"), part,
+                               sum(parts[name] for name in wanted), byref(described.pointer)))
+    preset = described.pointer.contents
+    if "graph" in wanted:
+        opts.graph.specs, opts.graph.spec_count = preset.graphs, preset.graph_count
+        opts.graph.undirected |= preset.undirected
+        opts.graph.dedup |= preset.dedup
+    if "features" in wanted:
+        opts.features = preset.features
+    if "labels" in wanted:
+        opts.labels = preset.labels
+    if "splits" in wanted:
+        opts.splits, opts.split_count = preset.splits, preset.split_count
+    if "arrays" in wanted:
+        opts.arrays, opts.array_count = preset.arrays, preset.array_count
+    opts.vertex_type, opts.relation = preset.vertex_type, preset.relation
+    if preset.vertex_type:   # of a description; the rows of public data sets are counted
+        opts.graph.vertex_count = opts.graph.vertex_count or preset.vertex_count
+    opts.batch_size = opts.batch_size or preset.batch_size
+    if opts.fanout_count == 0:
+        opts.fanouts, opts.fanout_count = preset.fanouts, preset.fanout_count
+    if given.draws is None:
+        opts.score.draws = preset.draws
+
+
+def _result(out: str, report: Any) -> StageResult:
+    phases = report.phases[: report.phase_count]
+    return StageResult(
+        out, report.vertex_count, report.edge_count, report.row_bytes, report.feature_bytes,
+        report.bytes_written, report.memory_bytes, report.seconds, ROW_ORDERS[report.row_order],
+        bool(report.in_place), bool(report.resumed),
+        {text(phase.name): phase.seconds for phase in phases}, bool(report.already_staged))
+
+
+def _run(given: SimpleNamespace) -> StageResult:
+    """Stage with the arguments of stage()."""
+    out = os.path.abspath(os.fsdecode(string(given.out, "out")))
+    half_done = out + ".partial"
+    opts, report = c.rung_stage_opts(), c.rung_stage_report()
+    sources = Sources(out)
+    described: Any = Owned(lib.rung_preset_close, pointer=POINTER(c.rung_preset)())
+    for name in ("preset", "part"):
+        if getattr(given, name) is not None and given.dataset is None:
+            raise InvalidError(f"{name}={getattr(given, name)!r}: dataset is missing; pass the "
+                               "folder of the data set")
+    shown = Progress(given.progress)
+    # Do not remove half-done work that existed before this call, or that also has files in stripe
+    # folders.
+    kept = bool(given.stripe) or os.path.lexists(half_done)
+    try:
+        opts.out_dir, opts.progress = string(out, "out"), shown.function
+        _set_sources(opts, sources, given)
+        _set_score(opts, given)
+        _set_work(opts, given)
+        if given.dataset is not None:
+            _set_described(opts, described, given)
+        with shown:
+            status = lib.rung_stage(byref(opts), byref(report))
+        if shown.error is not None:
+            raise shown.error
+        check(status)
+    except BaseException as error:
+        if isinstance(error, Error):
+            sources.name_arguments(error)
+        # the half-done folder belongs to another process or job
+        if isinstance(error, (BusyError, ExistsError)):
+            raise
+        # The temporary files of arrays are removed now, so no later run could resume this work.
+        if sources.folder is not None and not kept:
+            _throw_away(half_done)
+        raise
+    finally:
+        # The exception refers to this frame, and the frame to all arrays: a cycle that would keep
+        # them in memory.
+        shown.error = None
+        described.release()
+        sources.remove()
+    if report.old_left:
+        said = text(lib.rung_last_error())
+        warnings.warn(said, RuntimeWarning, stacklevel=3)   # 3: the caller of stage()
+    return _result(out, report)
+
+
+def stage(out: Path, *, features: Source | None = None,
+          graph: Source | Sequence[Source] | None = None, dataset: Path | None = None,
+          preset: str | None = None, part: str | None = None, data: Any = None,
+          labels: Source | None = None, splits: Mapping[str, Source] | None = None,
+          arrays: Mapping[str, Source] | None = None, undirected: bool = False,
+          dedup: bool = False, vertex_count: int = 0, score: str | None = None,
+          score_source: Source | None = None, fanouts: Sequence[int] = (), batch_size: int = 0,
+          draws: str | None = None, seed: int = 0, memory: Size = 0, threads: int = 0,
+          force: bool = False, resume: bool = False, dry_run: bool = False, in_place: bool = False,
+          row_order: str = "auto", pad: str = "none", stripe: Sequence[Path] = (),
+          progress: bool | ProgressFunction | None = None) -> StageResult:
+    """Stage a data set: score the vertices, rank their rows, relabel the graph, write a folder.
+
+    Sources are paths (.npy; "file.npz:member"; "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"; .csv and .txt,
+    also .gz; "file.pt:key") or arrays in memory (numpy arrays, torch tensors). Arrays are written
+    to temporary files in the folder that contains `out`.
+
+    Args:
+        out: folder to create for `rung.open()` in an existing folder; it appears when complete
+        features: [vertices, ...] of any dtype; required without `dataset` and `data`
+        dataset: what is not given here: path of a dataset.json (docs/DATASET.md), or with `preset`
+            the folder of a public data set
+        preset, part: "ogb-papers100M", "ogb-mag240m" (part "papers" or "all"), "igb" (a size)
+        data: a torch_geometric `Data`, for x, edge_index, y, and splits (train_mask is "train")
+        graph: integers [2, E] or [E, 2], each edge from row 0 to row 1, the direction in which
+            messages flow, or a pair (sources, destinations); a scipy matrix; "csc:INDPTR,INDICES"
+            with the in-neighbours of each vertex, "csr:..." with the out-neighbours; or a list of
+            these. None: no graph, see docs/PYTHON.md
+        labels: [vertices, ...]
+        splits: ids [K] or bool [vertices] by name of the split; the score uses "train"
+        arrays: further arrays [vertices, ...] by name
+        undirected, dedup: add the reverse of each edge; keep one of equal edges
+        vertex_count: number of vertices, which must be that of the feature rows; 0: that number
+        score: "blend" (default), "expected", "presample", "ppr", "wrpagerank", "rpagerank" or
+            "degree"; or use score_source: float32 [vertices] that ranks the rows
+        fanouts, batch_size, draws: how training will sample: hop 0 first (default 25, 10), -1: all
+            neighbours; seeds per batch (default 1024); "all" (DGL, default) or "new" (PyG)
+        seed: seed of scores that draw
+        memory: limit: bytes or "4GiB" (default: 1/4 of RAM, or 3/4 of free memory if that is less)
+        threads: number of threads; 0: OpenMP's number
+        force: replace `out` if it is a staged data set
+        resume: continue an interrupted run, whose sources must all be files. If `out` is complete,
+            it is checked and nothing is written
+        dry_run: check inputs and free space and return an estimate, but write nothing
+        in_place: leave the features in their file, which must not change while `out` is used
+        row_order, pad, stripe: see rung-stage(1)
+        progress: True (tqdm), or a function of (step, done, total), whose exception cancels staging
+
+    Raises:
+        ExistsError, BusyError: `out` exists, or another job or process is staging to it.
+        NotFoundError, FormatError, RangeError: a source does not exist, or is malformed.
+        CorruptError: a written file or an input changed during the run.
+        InvalidError: an argument is invalid, or `memory` is too small (`min_bytes` works).
+        Others: see `rung.Error`.
+    """
+    return _run(SimpleNamespace(**locals()))

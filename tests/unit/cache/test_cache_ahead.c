@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Reading ahead of the batches: maps of rows against a plain array, and the sweep, which has passed
+ * every row of a batch before the batch begins. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache_fixture.h"
+#include "graphs.h"
+
+/* ---- maps ---- */
+
+#define MAP_ROWS_MAX (64u * 64 * 64 + 70)
+
+static struct rung__cache_map map;
+static bool naive[MAP_ROWS_MAX];
+static uint64_t *words;
+
+static uint64_t open_map(uint64_t rows)
+{
+	const uint64_t bytes = rung__cache_map_lay_out(&map, rows);
+
+	words = calloc(1, bytes);
+	cr_assert(words);
+	rung__cache_map_place(&map, words);
+	memset(naive, 0, sizeof(naive));
+	return bytes;
+}
+
+/* The answers from `row` on must be those of the array. */
+static void check_map(uint64_t row)
+{
+	uint64_t next = row, last = map.row_count, found = UINT64_MAX;
+
+	while (next < map.row_count && !naive[next])
+		next++;
+	cr_assert_eq(rung__cache_map_next(&map, row, &found), next < map.row_count);
+	if (next < map.row_count)
+		cr_assert_eq(found, next, "%llu of %llu: %llu, not %llu", (unsigned long long)row,
+		             (unsigned long long)map.row_count, (unsigned long long)found,
+		             (unsigned long long)next);
+	while (last > 0 && !naive[last - 1])
+		last--;
+	cr_assert_eq(rung__cache_map_last(&map, &found), last > 0);
+	if (last > 0)
+		cr_assert_eq(found, last - 1);
+}
+
+/* Rows at the first and last bits of words, of all levels. */
+static uint64_t edge_row(uint64_t *state, uint64_t rows)
+{
+	static const uint64_t units[] = { 1, 64, 64 * 64, 64 * 64 * 64 };
+	const uint64_t unit = units[test_random(state) % 4];
+	const uint64_t row = test_random(state) % (rows / unit + 1) * unit + test_random(state) % 3;
+
+	return row > 0 ? row - 1 : 0;
+}
+
+Test(cache_ahead, a_map_answers_as_an_array_does)
+{
+	static const uint64_t sizes[] = {
+		1,
+		2,
+		63,
+		64,
+		65,
+		128,
+		4095,
+		4096,
+		4097,
+		4160,
+		64 * 64 * 64 - 1,
+		64 * 64 * 64,
+		64 * 64 * 64 + 1,
+		MAP_ROWS_MAX,
+	};
+	uint64_t state = 4;
+
+	for (unsigned s = 0; s < RUNG__ARRAY_LEN(sizes); s++) {
+		const uint64_t rows = sizes[s];
+
+		open_map(rows);
+		check_map(0);
+		for (unsigned step = 0; step < 1500; step++) {
+			const uint64_t row = edge_row(&state, rows);
+			const bool inside = row<rows, set = test_random(&state) % 3> 0;
+
+			cr_assert_eq(set ? rung__cache_map_set(&map, row)
+			                 : rung__cache_map_clear(&map, row),
+			             inside && naive[row] != set);
+			if (inside)
+				naive[row] = set;
+			if (step % 8 == 0)
+				check_map(edge_row(&state, rows));
+		}
+		/* empty it again: no bit of a higher level may be left */
+		for (uint64_t row = 0; row < rows; row++)
+			cr_assert_eq(rung__cache_map_clear(&map, row), naive[row]);
+		for (unsigned level = 0; level < map.level_count; level++) {
+			for (uint64_t word = 0; word < map.level_words[level]; word++)
+				cr_assert_eq(map.levels[level][word], 0);
+		}
+		free(words);
+	}
+}
+
+/* Another process can write anything into a map in shared memory. */
+Test(cache_ahead, a_damaged_map_is_left_in_bounded_time_and_gives_no_row_outside)
+{
+	uint64_t state = 9, bytes = open_map(MAP_ROWS_MAX), found;
+
+	for (unsigned round = 0; round < 3000; round++) {
+		for (unsigned i = 0; i < 4; i++)
+			words[test_random(&state) % (bytes / 8)] =
+				round % 2 ? test_random(&state) : (uint64_t)0 - round % 3 % 2;
+		if (rung__cache_map_next(&map, edge_row(&state, MAP_ROWS_MAX), &found))
+			cr_assert_lt(found, MAP_ROWS_MAX);
+		/* its caller looks the row up, and finds no frame for one that does not exist */
+		if (rung__cache_map_last(&map, &found))
+			cr_assert_lt(found, map.level_words[0] * 64);
+		rung__cache_map_set(&map, edge_row(&state, MAP_ROWS_MAX));
+		rung__cache_map_clear(&map, edge_row(&state, MAP_ROWS_MAX));
+	}
+	free(words);
+}
+
+/* ---- the sweep ---- */
+
+#define RANK_FIRST 100u
+#define ROWS       1003u
+#define BATCH      40u
+#define BATCHES    60u
+
+static struct cache_fixture f;
+static uint64_t names[BATCHES];
+static uint32_t kept[ROWS]; /* how often the sweep has got a frame for a row */
+
+static void open_cache(uint64_t frames)
+{
+	const struct rung__cache_shape shape = { RANK_FIRST, ROWS, frames };
+
+	cache_fixture_open(&f, &shape, BATCHES * BATCH, BATCHES);
+	memset(kept, 0, sizeof(kept));
+}
+
+static void close_cache(void)
+{
+	const char *fault = cache_fixture_check(&f);
+
+	cr_assert(!fault, "%s", fault);
+	cache_fixture_close(&f);
+}
+
+/* The ranks of batch n: random, and each at most once. */
+static const uint64_t *ranks_of(uint64_t n)
+{
+	static uint64_t ranks[BATCH];
+	bool taken[ROWS] = { false };
+	uint64_t state = n + 1;
+
+	for (unsigned i = 0; i < BATCH;) {
+		const uint64_t row = test_random(&state) % ROWS;
+
+		if (!taken[row])
+			ranks[i++] = RANK_FIRST + row;
+		taken[row] = true;
+	}
+	return ranks;
+}
+
+static void announce(uint64_t n)
+{
+	cr_assert_eq(rung__cache_announce(f.cache, ranks_of(n), BATCH, &names[n]), 0, "%s",
+	             rung_last_error());
+}
+
+static void begin(uint64_t n)
+{
+	rung__cache_begin(f.cache, ranks_of(n), BATCH, &names[n]);
+}
+
+static void advance(struct rung__ahead *ahead, uint64_t waiting)
+{
+	rung__cache_lock(f.cache);
+	rung__ahead_advance(f.cache, ahead, waiting);
+	rung__cache_unlock(f.cache);
+}
+
+/* Pass everything that is owed, as refill does, and fill frames at once. @return rows read */
+static uint64_t sweep(struct rung__ahead *ahead)
+{
+	struct rung__cache_slot slot;
+	uint64_t rank, read = 0;
+
+	rung__cache_lock(f.cache);
+	while (rung__ahead_peek(f.cache, ahead, &rank)) {
+		cr_assert_geq(rank, RANK_FIRST);
+		cr_assert_lt(rank, RANK_FIRST + ROWS);
+		cr_assert_neq(rung__cache_window_next(f.cache, rank - RANK_FIRST), 0);
+		if (rung__ahead_look_up(f.cache, ahead, rank, 0, &slot) == RUNG__CACHE_KEEP) {
+			f.contents[slot.frame] = rank;
+			rung__cache_filled(f.cache, slot.frame, 0);
+			kept[rank - RANK_FIRST]++;
+			read++;
+		}
+		rung__ahead_pass(f.cache, ahead, rank);
+	}
+	rung__cache_unlock(f.cache);
+	cr_assert_eq(ahead->owed, 0);
+	return read;
+}
+
+/* Gather batch n. @return its rows that were in the cache */
+static unsigned gather(uint64_t n)
+{
+	unsigned hits = 0;
+
+	begin(n);
+	for (unsigned i = 0; i < BATCH; i++)
+		hits += cache_fixture_take(&f, names[n], ranks_of(n)[i]) == RUNG__CACHE_HIT;
+	rung__cache_end(f.cache, names[n]);
+	return hits;
+}
+
+Test(cache_ahead, every_row_is_read_once_and_before_its_batch_begins)
+{
+	for (unsigned window = 2; window <= 17; window += 5) {
+		struct rung__ahead ahead = { .batches = 0 };
+
+		open_cache(ROWS);
+		for (uint64_t n = 0, known = 0; n < BATCHES; n++) {
+			unsigned hits;
+
+			for (; known < BATCHES && known <= n + window; known++)
+				announce(known);
+			hits = gather(n);
+			if (n >= window)
+				cr_assert_eq(hits, BATCH, "batch %llu of a window of %u",
+				             (unsigned long long)n, window);
+			advance(&ahead, 0);
+			cr_assert_leq(ahead.batches, window);
+			sweep(&ahead);
+			cr_assert_null(cache_fixture_check(&f));
+		}
+		for (unsigned row = 0; row < ROWS; row++) /* frames suffice: it is never evicted */
+			cr_assert_leq(kept[row], 1);
+		close_cache();
+	}
+}
+
+/* Too few frames for the rows of a window: the sweep reads what fits, and all lists stay sound. */
+Test(cache_ahead, scarce_frames_get_the_rows_that_are_needed_first)
+{
+	unsigned hits[2] = { 0 };
+
+	for (unsigned reads_ahead = 0; reads_ahead < 2; reads_ahead++) {
+		struct rung__ahead ahead = { .batches = 0 };
+
+		open_cache(2 * BATCH);
+		for (uint64_t n = 0, known = 0; n < BATCHES; n++) {
+			for (; known < BATCHES && known <= n + 16; known++)
+				announce(known);
+			hits[reads_ahead] += gather(n);
+			advance(&ahead, 0);
+			/* 7/4 of the frames are the rows of 3.5 batches */
+			cr_assert_eq(ahead.batches, RUNG__MIN(4u, BATCHES - 1 - n));
+			if (reads_ahead)
+				sweep(&ahead);
+			cr_assert_null(cache_fixture_check(&f));
+		}
+		close_cache();
+	}
+	cr_assert_gt(hits[1], hits[0]);
+	cr_assert_gt(hits[1], BATCHES * BATCH / 2);
+}
+
+Test(cache_ahead, steps_add_up_to_whole_sweeps)
+{
+	struct rung__ahead ahead = { .batches_max = 7 };
+	uint64_t passed = 0, step = (ROWS - 1) / 7 + 1;
+
+	open_cache(ROWS);
+	for (uint64_t n = 0; n < 30; n++)
+		announce(n);
+	for (uint64_t n = 0; n < 22; n++) {
+		gather(n);
+		advance(&ahead, 0);
+		cr_assert_eq(ahead.batches, 7);
+		cr_assert_eq(ahead.step, step);
+		cr_assert_eq(ahead.owed, step);
+		passed += ahead.owed;
+		sweep(&ahead);
+		cr_assert_eq(ahead.row, passed % ROWS);
+	}
+	advance(&ahead, 0); /* no batch has begun since */
+	cr_assert_eq(ahead.owed, 0);
+	/* four batches begin before the next sweep, and then more than a sweep has steps */
+	for (uint64_t n = 22; n < 26; n++)
+		gather(n);
+	advance(&ahead, 0);
+	cr_assert_eq(ahead.batches, 4);
+	cr_assert_eq(ahead.owed, ROWS);
+	sweep(&ahead);
+	cr_assert_eq(ahead.row, passed % ROWS);
+	close_cache();
+}
+
+Test(cache_ahead, a_batch_that_waits_gets_its_step_later)
+{
+	struct rung__ahead ahead = { .batches_max = 10 };
+
+	open_cache(ROWS);
+	for (uint64_t n = 0; n < 30; n++)
+		announce(n);
+	for (uint64_t n = 0; n < 3; n++)
+		begin(n);
+	advance(&ahead, 3);
+	cr_assert_eq(ahead.owed, 0);
+	advance(&ahead, 2);
+	cr_assert_eq(ahead.owed, ahead.step);
+	advance(&ahead, 2);
+	cr_assert_eq(ahead.owed, ahead.step);
+	advance(&ahead, 5); /* parts of batches that were not announced wait, too */
+	cr_assert_eq(ahead.owed, ahead.step);
+	advance(&ahead, 0);
+	cr_assert_eq(ahead.owed, 3 * ahead.step);
+	sweep(&ahead);
+	cr_assert_eq(ahead.row, 3 * ahead.step);
+	close_cache();
+}
+
+static bool has(uint64_t n, uint64_t rank)
+{
+	const uint64_t *ranks = ranks_of(n);
+
+	for (unsigned i = 0; i < BATCH; i++) {
+		if (ranks[i] == rank)
+			return true;
+	}
+	return false;
+}
+
+Test(cache_ahead, rows_of_later_batches_than_the_window_are_not_read)
+{
+	struct rung__ahead ahead = { .batches_max = 2 };
+	uint64_t read = 0;
+
+	open_cache(ROWS);
+	for (uint64_t n = 0; n < 20; n++)
+		announce(n);
+	for (uint64_t n = 0; n < 17; n++) {
+		uint32_t before[ROWS];
+
+		gather(n);
+		advance(&ahead, 0);
+		cr_assert_eq(ahead.batches, 2);
+		memcpy(before, kept, sizeof(kept));
+		read += sweep(&ahead);
+		for (uint64_t row = 0; row < ROWS; row++)
+			cr_assert(kept[row] == before[row] || has(n + 1, RANK_FIRST + row) ||
+			          has(n + 2, RANK_FIRST + row));
+	}
+	cr_assert_gt(read, 0);
+	close_cache();
+}
+
+Test(cache_ahead, passing_behind_the_last_row_continues_at_the_first)
+{
+	struct rung__ahead ahead = { .batches_max = 1 };
+
+	open_cache(ROWS);
+	announce(0);
+	announce(1);
+	begin(0);
+	advance(&ahead, 0);
+	cr_assert_eq(ahead.owed, ROWS);
+	rung__ahead_pass(f.cache, &ahead, RANK_FIRST + 9);
+	cr_assert_eq(ahead.row, 10);
+	cr_assert_eq(ahead.owed, ROWS - 10);
+	ahead.owed = ROWS;
+	/* a block of rows of another file can end behind the last row */
+	rung__ahead_pass(f.cache, &ahead, RANK_FIRST + ROWS + 50);
+	cr_assert_eq(ahead.row, 0);
+	cr_assert_eq(ahead.owed, 10);
+	close_cache();
+}
+
+Test(cache_ahead, withdrawn_batches_are_not_read)
+{
+	struct rung__ahead ahead = { .batches_max = 4 };
+
+	open_cache(ROWS);
+	for (uint64_t n = 0; n < 6; n++)
+		announce(n);
+	for (uint64_t n = 1; n < 6; n++)
+		rung__cache_end(f.cache, names[n]);
+	cr_assert_null(cache_fixture_check(&f));
+	gather(0);
+	advance(&ahead, 0);
+	cr_assert_eq(ahead.batches, 0);
+	cr_assert_eq(sweep(&ahead), 0);
+	/* one that is withdrawn after its rows were read leaves idle frames */
+	announce(7);
+	announce(8);
+	gather(7);
+	advance(&ahead, 0);
+	cr_assert_eq(ahead.batches, 1);
+	cr_assert_gt(sweep(&ahead), 0);
+	rung__cache_end(f.cache, names[8]);
+	cr_assert_null(cache_fixture_check(&f));
+	cr_assert_eq(f.cache->index->idle_count, f.cache->index->filled_count);
+	close_cache();
+}
+
+Test(cache_ahead, the_map_of_wanted_rows_follows_whatever_happens_to_batches)
+{
+	struct rung__ahead ahead = { .batches = 0 };
+	uint64_t state = 77;
+
+	open_cache(3 * BATCH);
+	for (unsigned step = 0; step < 4000; step++) {
+		const uint64_t n = test_random(&state) % BATCHES;
+
+		if (!names[n] && test_random(&state) % 2) {
+			announce(n);
+		} else if (test_random(&state) % 3 == 0) {
+			rung__cache_end(f.cache, names[n]);
+			names[n] = 0;
+		} else {
+			rung__cache_end(f.cache, names[n]);
+			begin(n);
+			cache_fixture_take(&f, names[n], ranks_of(n)[step % BATCH]);
+		}
+		if (step % 5 == 0) {
+			advance(&ahead, test_random(&state) % 2);
+			sweep(&ahead);
+		}
+		if (step % 20 == 0)
+			cr_assert_null(cache_fixture_check(&f));
+	}
+	for (uint64_t n = 0; n < BATCHES; n++)
+		rung__cache_end(f.cache, names[n]);
+	cr_assert_eq(f.cache->index->idle_count, f.cache->index->filled_count);
+	close_cache();
+}
+
+Test(cache_ahead, a_window_is_as_long_as_the_frames_allow)
+{
+	cr_assert_eq(rung__ahead_batches(85, 100, 10), 0); /* 1.49 batches */
+	cr_assert_eq(rung__ahead_batches(86, 100, 10), 2);
+	cr_assert_eq(rung__ahead_batches(1000, 100, 10), 10);
+	cr_assert_eq(rung__ahead_batches(500, 100, 10), 9);
+	cr_assert_eq(rung__ahead_batches(1000, 100, 1), 1); /* the last one that is known */
+	cr_assert_eq(rung__ahead_batches(1000, 100, 0), 0);
+	cr_assert_eq(rung__ahead_batches(0, 100, 10), 0);
+	cr_assert_eq(rung__ahead_batches(0, 0, 10), 10); /* no rows need no frames */
+	cr_assert_eq(rung__ahead_batches(UINT32_MAX, 1, 4096), 4096);
+}

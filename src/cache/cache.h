@@ -22,11 +22,10 @@
  * process that has opened the cache.
  *
  * A client that dies, even with the lock held, does not stop the others: the first client that
- * detects it releases its pins and reads. Frames that it was reading into are reused after a
- * minute. A stopped client delays each of the others once: if it holds the lock, by 100 ms; if it
- * is reading a row that they need, until they call rung__cache_late(). Without the lock all
- * functions still work: rows bypass the cache, and updates of the index are kept until the lock is
- * available again.
+ * detects it releases its pins and reads. A stopped client delays each of the others once: if it
+ * holds the lock, by 100 ms; if it is reading a row that they need, until they call
+ * rung__cache_late(). Without the lock all functions still work: rows bypass the cache, and updates
+ * of the index are kept until the lock is available again.
  *
  * Everything in an index that other processes can write to is untrusted: no value in it, including
  * the lock, can cause an access out of bounds, an endless loop or an endless wait. The rows in the
@@ -74,11 +73,7 @@ uint64_t rung__cache_window_bytes(uint64_t rows_max, uint32_t batches_max);
 int rung__cache_open(const struct rung__cache_shape *shape, void *index, int fd, bool create,
                      uint64_t rows_max, uint32_t batches_max, struct rung__cache **cache_out);
 
-/**
- * Leave the index: the client's pins are released. Frames into which it is still reading, which
- * happens only if its reads were abandoned, are not used for a minute, because the device may still
- * write to them. NULL is allowed.
- */
+/** Leave the index: the client's pins and reads are released. NULL is allowed. */
 void rung__cache_close(struct rung__cache *cache);
 
 /**

@@ -12,10 +12,6 @@
  * A client that cannot get the lock (cache_lock.c) does not touch the index. Updates of its frames
  * are kept in a list of the process and applied when it has the lock; its private window is always
  * exact.
- *
- * A read may outlive the process that started it: the kernel ends a killed process while the device
- * still writes into the frame. Such a frame stays unused for a while, because the device might
- * overwrite another row in it.
  */
 #include <sched.h>
 
@@ -57,8 +53,10 @@ static void reclaim(struct rung__cache *cache, uint32_t clients)
 		uint32_t pins;
 
 		if (rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_READING) {
-			if (reader < RUNG__CACHE_CLIENTS_MAX && (clients & bit(reader)))
-				rung__cache_frames_lose(cache, link);
+			if (reader < RUNG__CACHE_CLIENTS_MAX && (clients & bit(reader))) {
+				rung__cache_frames_clear(cache, link);
+				rung__cache_frames_push(cache, link);
+			}
 			continue;
 		}
 		pins = rung__cache_load(&frame->pins) & clients;
@@ -215,7 +213,7 @@ void rung__cache_leave(struct rung__cache *cache)
 	for (uint32_t frame_idx = 0;
 	     cache->locked && cache->joined && frame_idx < cache->frame_count; frame_idx++) {
 		if (cache->held[frame_idx] & RUNG__CACHE_HELD_READING)
-			rung__cache_frames_lose(cache, frame_idx + 1);
+			rung__cache_frame_failed(cache, frame_idx);
 		else if (cache->held[frame_idx] > 0)
 			rung__cache_frames_unpin(cache, frame_idx + 1, cache->seat);
 	}

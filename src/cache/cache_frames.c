@@ -276,25 +276,7 @@ void rung__cache_frames_unpin(struct rung__cache *cache, uint32_t link, uint32_t
 		rung__cache_frames_offer(cache, link);
 }
 
-/* Reuse the frame that was lost first, if RUNG__CACHE_LOST_NS have passed; else 0. */
-static uint32_t pop_lost(struct rung__cache *cache)
-{
-	struct rung__cache_index *index = cache->index;
-	uint32_t link = rung__cache_load(&index->lost_first);
-	struct rung__cache_frame *frame = rung__cache_frame_at(cache, link);
-
-	if (!frame ||
-	    rung__now_ns() - __atomic_load_n(&frame->row, __ATOMIC_RELAXED) < RUNG__CACHE_LOST_NS)
-		return 0;
-	index->lost_first = frame->newer;
-	if (rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_LOST)
-		return 0;
-	rung__cache_frame_set(frame, RUNG__CACHE_FRAME_EMPTY, 0);
-	return link;
-}
-
-/* Empty frames first, then frames that were never used, then lost ones: memory is touched only as
- * it is needed. */
+/* Empty frames first, then frames that were never used: memory is touched only as it is needed. */
 uint32_t rung__cache_frames_pop(struct rung__cache *cache)
 {
 	struct rung__cache_index *index = cache->index;
@@ -307,7 +289,7 @@ uint32_t rung__cache_frames_pop(struct rung__cache *cache)
 		link = rung__cache_load(&index->fresh_count) + 1;
 		frame = rung__cache_frame_at(cache, link);
 		if (!frame)
-			return pop_lost(cache);
+			return 0;
 		index->fresh_count = link;
 		/* fresh_count is raised before the frame is claimed: if this process dies, the
 		 * rebuild visits only frames below it */
@@ -360,39 +342,6 @@ void rung__cache_frames_clear(struct rung__cache *cache, uint32_t link)
 	rung__cache_frame_set(frame, RUNG__CACHE_FRAME_EMPTY, 0);
 }
 
-/* Append a frame to the lost ones. They are in the order of their loss, so only the first is
- * compared with the clock. */
-static void lost_append(struct rung__cache *cache, uint32_t link, struct rung__cache_frame *frame)
-{
-	struct rung__cache_index *index = cache->index;
-	struct rung__cache_frame *last =
-		rung__cache_frame_at(cache, rung__cache_load(&index->lost_last));
-
-	frame->newer = 0;
-	if (last && rung__cache_load(&index->lost_first) != 0)
-		last->newer = link;
-	else
-		index->lost_first = link;
-	index->lost_last = link;
-}
-
-/* Mark a frame as lost; it is in no other list. */
-static void lose(struct rung__cache *cache, uint32_t link, struct rung__cache_frame *frame)
-{
-	frame->pins = 0;
-	frame->row = rung__now_ns();
-	rung__cache_frame_set(frame, RUNG__CACHE_FRAME_LOST, 0);
-	lost_append(cache, link, frame);
-}
-
-void rung__cache_frames_lose(struct rung__cache *cache, uint32_t link)
-{
-	struct rung__cache_frame *frame = &cache->frames[link - 1];
-
-	hash_remove(cache, link, frame);
-	lose(cache, link, frame);
-}
-
 /* Put a frame into the lists that its state calls for. A row without a pin may be in the middle of
  * an eviction, so it is dropped. */
 static void rebuild_frame(struct rung__cache *cache, uint32_t link, uint32_t living)
@@ -411,10 +360,6 @@ static void rebuild_frame(struct rung__cache *cache, uint32_t link, uint32_t liv
 		hash_insert(cache, link, frame);
 		age_insert(cache, link, frame);
 		cache->index->filled_count++;
-	} else if (state == RUNG__CACHE_FRAME_READING) {
-		lose(cache, link, frame);
-	} else if (state == RUNG__CACHE_FRAME_LOST) {
-		lost_append(cache, link, frame);
 	} else {
 		frame->pins = 0;
 		rung__cache_frame_set(frame, RUNG__CACHE_FRAME_EMPTY, 0);
@@ -434,8 +379,7 @@ void rung__cache_frames_rebuild(struct rung__cache *cache, uint32_t living)
 	memset(index->buckets, 0, sizeof(index->buckets));
 	memset(index->bucket_bits, 0, sizeof(index->bucket_bits));
 	memset(index->bucket_groups, 0, sizeof(index->bucket_groups));
-	index->free = index->newest = index->oldest = index->hand = index->lost_first =
-		index->lost_last = 0;
+	index->free = index->newest = index->oldest = index->hand = 0;
 	index->filled_count = index->idle_count = 0;
 	for (uint32_t link = 1; link <= fresh; link++)
 		rebuild_frame(cache, link, living);

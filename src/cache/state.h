@@ -23,7 +23,7 @@
 #include "cache/cache.h"
 
 #define RUNG__CACHE_MAGIC      UINT64_C(0x656863616367726e)
-#define RUNG__CACHE_VERSION    2u
+#define RUNG__CACHE_VERSION    3u
 #define RUNG__CACHE_LEVELS_MAX 11u /* enough for 64^11 rows, which exceeds 2^64 */
 /* rows of a batch that are added before the lock is released to others */
 #define RUNG__CACHE_LOCKED_ROWS 256u
@@ -32,9 +32,6 @@
 /* after more batches than this in a row that were not announced, the policy without announcements
  * is used */
 #define RUNG__CACHE_LOOKAHEAD_MAX 256u
-/* this long after a read was abandoned the device no longer writes to the frame: the kernel gives
- * up sooner */
-#define RUNG__CACHE_LOST_NS 60000000000u
 
 /*
  * Times are numbers of batches. They are compared by their difference, so they may wrap around. A
@@ -50,18 +47,15 @@
 enum rung__cache_state {
 	RUNG__CACHE_FRAME_EMPTY,
 	RUNG__CACHE_FRAME_READING,
-	RUNG__CACHE_FRAME_FILLED,
-	RUNG__CACHE_FRAME_LOST /* its reader died: the device may still write to it */
+	RUNG__CACHE_FRAME_FILLED
 };
 
 /* A frame that is filled and not pinned is *offered*: it is in the bucket of its next use or,
  * without a next use, in the map. */
 struct rung__cache_frame {
-	/* its rank, counted from rank_first; lost: the time of the loss, on the monotonic clock,
-	 * which all processes share */
-	uint64_t row;
+	uint64_t row;       /* its rank, counted from rank_first */
 	uint32_t hash_next; /* in the chain of its row */
-	/* filled: in the order of filling; empty: `older` is the next one; lost: `newer` is */
+	/* filled: in the order of filling; empty: `older` is the next one */
 	uint32_t newer, older;
 	uint32_t use_prev, use_next; /* in its bucket */
 	uint32_t next_use;           /* a time; 0: no known batch needs the row */
@@ -88,7 +82,6 @@ struct rung__cache_index {
 	uint32_t announced;
 	uint32_t fresh_count;              /* frames from this number on have never been used */
 	uint32_t free;                     /* empty frames */
-	uint32_t lost_first, lost_last;    /* lost frames, in the order of their loss */
 	uint32_t newest, oldest, hand;     /* filled frames, and the position of SIEVE's hand */
 	uint64_t filled_count, idle_count; /* idle: offered, and needed by no known batch */
 	/* one bit per word of bucket_bits: set if that word is not 0 */
@@ -340,9 +333,6 @@ void rung__cache_frames_fill(struct rung__cache *cache, uint32_t link, uint32_t 
 void rung__cache_frames_clear(struct rung__cache *cache, uint32_t link);
 void rung__cache_frames_push(struct rung__cache *cache, uint32_t link);
 
-/** A read into a frame will never be reported as complete: do not use the frame for a while. */
-void rung__cache_frames_lose(struct rung__cache *cache, uint32_t link);
-
 /** Offer a filled frame that is not pinned. Withdraw it before the first pin, and before its next
  * use changes. */
 void rung__cache_frames_offer(struct rung__cache *cache, uint32_t link);
@@ -361,8 +351,8 @@ uint32_t rung__cache_frames_farthest(const struct rung__cache *cache, bool *stal
 /** The idle frame with the coldest row, or 0. */
 uint32_t rung__cache_frames_coldest(struct rung__cache *cache);
 
-/** Rebuild the lists from frames that a living client reads or has pinned; other frames are empty
- * or lost. The old lists may be damaged. */
+/** Rebuild the lists from frames that a living client reads or has pinned; other frames are empty.
+ * The old lists may be damaged. */
 void rung__cache_frames_rebuild(struct rung__cache *cache, uint32_t living);
 
 /* ---- cache_ahead.c ---- */

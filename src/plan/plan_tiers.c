@@ -113,12 +113,7 @@ static uint64_t cache_bytes(const struct rung__cache_shape *shape, uint64_t fram
  * memory. */
 static void choose_cache(struct rung_plan *plan, uint64_t bytes, uint64_t first)
 {
-	uint32_t sector = plan->sector_bytes;
-	bool whole = plan->row_stride % sector == 0 && plan->data_offset % sector == 0;
-	/* if rows fill whole sectors, frames do too: refill then reads single rows into them
-	 * directly */
-	uint64_t frame = rung__align_up(plan->row_bytes,
-	                                whole ? RUNG__MAX(sector, FRAME_ALIGN) : FRAME_ALIGN);
+	const uint64_t frame = rung__align_up(plan->row_bytes, FRAME_ALIGN);
 	struct rung__cache_shape shape = { .rank_first = first,
 		                           .row_count = plan->vertex_count - first };
 

@@ -35,13 +35,6 @@ static void learn_geometry(struct rung__refill *refill)
 		                            RUNG__MAX(geometry->read_bytes_max, geometry->align)),
 		.apart = refill->store->opts.no_merge,
 	};
-	/* if this is true, the sectors of a row that is read alone contain no other row and fit
-	 * into a frame */
-	refill->frames_exact = layout->row_stride % geometry->align == 0 &&
-	                       layout->data_offset % geometry->align == 0 &&
-	                       refill->store->pool.frame_bytes % geometry->align == 0 &&
-	                       rung__align_up(layout->row_bytes, geometry->align) <=
-	                               refill->store->pool.frame_bytes;
 }
 
 /* Run near the drive, including threads that the engine starts, which inherit the CPUs. If no CPU

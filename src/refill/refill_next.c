@@ -7,10 +7,9 @@
  * per second up to its bandwidth, so bytes between two rows are worth reading if they take no
  * longer than another read (merge_gap_bytes).
  *
- * Each row is looked up in the cache once. It is cached, it is being read, or it must be read: into
- * a frame if the cache keeps it and the read has only this row, else into a slot. A miss of a row
- * that this thread is already reading waits for that read, whichever request it belongs to; a row
- * that another process reads is looked up again later (rung__remote_poll()).
+ * Each row is looked up in the cache once. It is cached, it is being read, or it must be read. A
+ * miss of a row that this thread is already reading waits for that read, whichever request it
+ * belongs to; a row that another process reads is looked up again later (rung__remote_poll()).
  */
 #include "refill/state.h"
 
@@ -173,17 +172,13 @@ static void put_hits(struct plan *plan)
 void rung__read_set_end(const struct rung__refill *refill, struct rung__read *read,
                         uint64_t row_end)
 {
-	uint32_t frame = *rung__miss_ref_frame(refill, read->refs.head);
-
 	read->bytes = (uint32_t)(rung__align_up(row_end, refill->geometry.align) - read->offset);
 	read->needed = rung__bytes_needed(refill, read, row_end);
-	if (read->rows == 1 && refill->frames_exact && frame != RUNG__CACHE_NONE)
-		read->frame = frame & ~RUNG__KEEPER;
 }
 
 void rung__read_begin(struct rung__read *read, struct rung__part *part)
 {
-	*read = (struct rung__read){ .part = part, .frame = RUNG__CACHE_NONE };
+	*read = (struct rung__read){ .part = part };
 	rung__chain_clear(&read->refs);
 	rung__chain_clear(&read->rest);
 }
@@ -261,8 +256,7 @@ static void inspect_part(struct rung__refill *refill, struct rung__part *part)
 			struct rung__chain one = { ref, ref };
 
 			*rung__miss_ref_link(refill, ref) = RUNG__MISS_REF_NONE;
-			rung__rows_failed(refill, &one, RUNG__CACHE_NONE, part->request->status,
-			                  "");
+			rung__rows_failed(refill, &one, part->request->status, "");
 		} else if (!can_send) {
 			/* this thread may have to read the row, so it is looked up only if there is
 			 * a token */

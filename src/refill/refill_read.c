@@ -5,8 +5,8 @@
  * Errors. A read that fails or stays short is retried; a read of several rows is then split and
  * each row is read alone, because one bad sector fails everything the block layer merged with it.
  * If a row still fails, the requests that need it fail, with row, file, offset and errno; the
- * others continue. A read that does not complete in time also fails its requests; its slot or frame
- * is reused only when it has completed after all, because the kernel may write to it until then.
+ * others continue. A read that does not complete in time also fails its requests; its slot is
+ * reused only when it has completed after all, because the kernel may write to it until then.
  *
  * A token names one read at a time. It is in use (`busy`) from the submission until its last row is
  * copied or has failed, also between the single reads of a split read. Its slot can be held longer,
@@ -26,15 +26,6 @@
 #define SLOW_NS 100000000ull
 
 const char rung__closed_text[] = "the store was closed while the request was in flight";
-
-/* Position in the pool that corresponds to byte read->base of the file. */
-static uint64_t base_at(const struct rung__refill *refill, uint32_t token)
-{
-	uint32_t frame = refill->reads[token].frame;
-
-	return frame == RUNG__CACHE_NONE ? rung__slot_at(refill, token)
-	                                 : rung__frame_at(refill, frame);
-}
 
 /* Offset of a reference's row in the file. */
 static uint64_t row_offset(const struct rung__refill *refill, uint64_t ref)
@@ -125,15 +116,11 @@ void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request
 	rung__request_fail(request, RUNG_E_IO, text);
 }
 
-/* Fail the requests of a read and of the rows that were to be read after it. `lands`: the reader
- * may still write to its destination, so a frame stays in use. */
-static void lose(struct rung__refill *refill, struct rung__read *read, bool lands, int status,
-                 const char *text)
+/* Fail the requests of a read and of the rows that were to be read after it. */
+static void lose(struct rung__refill *refill, struct rung__read *read, int status, const char *text)
 {
-	uint32_t frame = lands ? read->frame : RUNG__CACHE_NONE;
-
-	rung__rows_failed(refill, &read->refs, frame, status, text);
-	rung__rows_failed(refill, &read->rest, frame, status, text);
+	rung__rows_failed(refill, &read->refs, status, text);
+	rung__rows_failed(refill, &read->rest, status, text);
 }
 
 /* ---- rows read alone ---- */
@@ -175,8 +162,7 @@ static bool next_alone(struct rung__refill *refill, uint32_t token)
 		move_equal(refill, &read->rest, &read->refs,
 		           rung__miss_ref_rank(refill, read->rest.head));
 		if (refill->stop || !is_wanted(refill, &read->refs))
-			rung__rows_failed(refill, &read->refs, RUNG__CACHE_NONE, RUNG_E_CANCELED,
-			                  rung__closed_text);
+			rung__rows_failed(refill, &read->refs, RUNG_E_CANCELED, rung__closed_text);
 	}
 	offset = row_offset(refill, read->refs.head);
 	row_end = offset + refill->layout.row_bytes;
@@ -222,15 +208,15 @@ static void retry(struct rung__refill *refill, uint32_t token, int32_t result)
 		return;
 	}
 	report_row(refill, read, result, text);
-	rung__rows_failed(refill, &read->refs, RUNG__CACHE_NONE, RUNG_E_IO, text);
+	rung__rows_failed(refill, &read->refs, RUNG_E_IO, text);
 	resume(refill, token);
 }
 
 void rung__read_prefetch(const struct rung__refill *refill, uint32_t token)
 {
 	const struct rung__read *read = &refill->reads[token];
-	const unsigned char *from =
-		refill->store->pool.base + base_at(refill, token) + (read->offset - read->base);
+	const unsigned char *from = refill->store->pool.base + rung__slot_at(refill, token) +
+	                            (read->offset - read->base);
 
 	for (uint32_t at = 0; at < read->bytes && at < ASK_BYTES; at += 64)
 		__builtin_prefetch(from + at, 0, 0);
@@ -248,23 +234,6 @@ bool rung__read_is_whole(const struct rung__refill *refill, const struct rung__f
 	       !read->apart;
 }
 
-/* An abandoned read has completed: its token is free again, and the frame that it filled, if any,
- * becomes valid. Its requests have failed already. */
-static void end_abandoned(struct rung__refill *refill, uint32_t token, int32_t result)
-{
-	struct rung__read *read = &refill->reads[token];
-
-	if (read->frame != RUNG__CACHE_NONE) {
-		rung__cache_lock(refill->cache);
-		if (result > 0 && read->done + (uint32_t)result >= read->needed)
-			rung__cache_filled(refill->cache, read->frame, 0);
-		else
-			rung__cache_failed(refill->cache, read->frame);
-		rung__cache_unlock(refill->cache);
-	}
-	release(refill, token);
-}
-
 void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fetched)
 {
 	struct rung__read *read = &refill->reads[fetched->token];
@@ -275,8 +244,8 @@ void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fet
 		refill->slow_count--;
 	read->slow = false;
 	read->seen_ns = refill->now_ns;
-	if (!read->part) { /* the read was abandoned, because its timeout had passed */
-		end_abandoned(refill, fetched->token, result);
+	if (!read->part) { /* abandoned, because its timeout had passed: its requests have failed */
+		release(refill, fetched->token);
 		return;
 	}
 	if (result > 0 && read->done + (uint32_t)result < read->needed) {
@@ -300,7 +269,7 @@ void rung__read_end(struct rung__refill *refill, const struct rung__fetched *fet
 	if (read->apart)
 		move_equal(refill, &read->rest, &read->refs,
 		           rung__miss_ref_rank(refill, read->refs.head));
-	rung__rows_arrived(refill, read, base_at(refill, fetched->token));
+	rung__rows_arrived(refill, read, rung__slot_at(refill, fetched->token));
 	count_copy(refill, read);
 	resume(refill, fetched->token);
 }
@@ -312,7 +281,7 @@ void rung__read_send(struct rung__refill *refill, uint32_t token)
 	struct rung__read *read = &refill->reads[token];
 	struct rung__fetch fetch = {
 		.offset = read->offset + read->done,
-		.to = base_at(refill, token) + (read->offset - read->base) + read->done,
+		.to = rung__slot_at(refill, token) + (read->offset - read->base) + read->done,
 		.bytes = read->bytes - read->done,
 		.token = token,
 	};
@@ -337,7 +306,7 @@ void rung__read_send(struct rung__refill *refill, uint32_t token)
 	 * the waiting requests, and read nothing again. */
 	refill->broken = -rc;
 	report_gone(refill, text);
-	lose(refill, read, false, RUNG_E_IO, text);
+	lose(refill, read, RUNG_E_IO, text);
 	release(refill, token);
 }
 
@@ -350,7 +319,7 @@ static void abandon(struct rung__refill *refill, uint32_t token, const char *tex
 	struct rung__part *part = read->part;
 
 	read->part = NULL;
-	lose(refill, read, true, RUNG_E_IO, text);
+	lose(refill, read, RUNG_E_IO, text);
 	/* split read: rows that have arrived already must still be copied from the slot */
 	if (read->listed)
 		rung__slot_hold(refill, part, token);

@@ -2,10 +2,9 @@
 /*
  * Rows that are in the pool: copied to the output rows that need them, and kept in the cache.
  *
- * On the CPU a row is copied once for each output row, from where it was read. For a device it
- * stays where it is until the device has copied it: its slot is held, or its frame is pinned. Only
- * a row of a merged read that the cache keeps is also copied into its frame, so that the slot is
- * free for other reads.
+ * A row that the cache keeps is copied from its slot into a frame. On the CPU a row is copied once
+ * for each output row, from the slot. For a device it stays where it is until the device has copied
+ * it: the slot is held for the part that submitted the read, and for the others the frame is pinned.
  */
 #include <assert.h>
 #include <string.h>
@@ -107,23 +106,20 @@ static void count_ref(struct rung__refill *refill, uint32_t frame, uint64_t miss
 
 /* @return the position in the pool from which the reference's row is to be copied */
 static uint64_t source_of(const struct rung__refill *refill, const struct rung__read *read,
-                          uint64_t ref, uint64_t base_at)
+                          uint64_t ref, uint64_t slot_at)
 {
 	uint32_t frame = *rung__miss_ref_frame(refill, ref);
 
-	/* from the frame if the row was read there, and for references that waited: on a device
-	 * only the part that submitted the read holds the slot */
-	if (frame != RUNG__CACHE_NONE &&
-	    (read->frame != RUNG__CACHE_NONE || !(frame & RUNG__KEEPER)))
-		return rung__frame_at(refill, frame & ~RUNG__KEEPER);
-	return base_at +
+	/* only the part that submitted the read holds the slot for the device */
+	if (refill->device && frame != RUNG__CACHE_NONE && !(frame & RUNG__KEEPER))
+		return rung__frame_at(refill, frame);
+	return slot_at +
 	       (rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, ref)) - read->base);
 }
 
-/* Copy the rows of a slot that the cache keeps to their frames, before any reference that waits is
- * served from there. @return true if the read fills a frame */
+/* Copy the rows of a slot that the cache keeps to their frames. @return true if there is one */
 static bool keep_rows(const struct rung__refill *refill, const struct rung__read *read,
-                      uint64_t base_at)
+                      uint64_t slot_at)
 {
 	unsigned char *pool = refill->store->pool.base;
 	bool keeps = false;
@@ -137,25 +133,19 @@ static bool keep_rows(const struct rung__refill *refill, const struct rung__read
 		if (frame == RUNG__CACHE_NONE || !(frame & RUNG__KEEPER))
 			continue;
 		keeps = true;
-		if (read->frame == RUNG__CACHE_NONE)
-			memcpy(pool + rung__frame_at(refill, frame & ~RUNG__KEEPER),
-			       pool + base_at + (offset - read->base),
-			       (size_t)refill->layout.row_bytes);
+		memcpy(pool + rung__frame_at(refill, frame & ~RUNG__KEEPER),
+		       pool + slot_at + (offset - read->base), (size_t)refill->layout.row_bytes);
 	}
 	return keeps;
 }
 
 /*
- * Report filled frames to the cache, and pin those from which the device will copy: once for each
- * waiting reference, and once for the keeper unless its row is copied from the slot, or was read
- * ahead and is not copied now. A filled frame starts with the keeper's pin, which is removed in a
- * second pass, when the pins of the waiting references are there: without any pin another row could
- * replace it at once.
+ * Report filled frames to the cache, and pin those from which the device will copy, once for each
+ * waiting reference. A filled frame starts with a pin, which is removed in a second pass, when the
+ * pins of the waiting references are there: without any pin another row could replace it at once.
  */
 static void fill_frames(struct rung__refill *refill, const struct rung__read *read)
 {
-	/* the row of a batch's keeper is copied from the slot */
-	const bool from_slot = read->frame == RUNG__CACHE_NONE;
 	uint64_t ref;
 
 	rung__cache_lock(refill->cache);
@@ -172,22 +162,21 @@ static void fill_frames(struct rung__refill *refill, const struct rung__read *re
 	     ref = *rung__miss_ref_link(refill, ref)) {
 		uint32_t frame = *rung__miss_ref_frame(refill, ref);
 
-		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER) &&
-		    (from_slot || rung__miss_ref_part(refill, ref)->is_ahead))
+		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER))
 			rung__cache_unpin(refill->cache, frame & ~RUNG__KEEPER);
 	}
 	rung__cache_unlock(refill->cache);
 }
 
-void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, uint64_t base_at)
+void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, uint64_t slot_at)
 {
-	bool keeps = keep_rows(refill, read, base_at);
+	bool keeps = keep_rows(refill, read, slot_at);
 	uint64_t ref;
 
 	for (ref = read->refs.head; ref != RUNG__MISS_REF_NONE;
 	     ref = *rung__miss_ref_link(refill, ref)) {
 		struct rung__part *part = rung__miss_ref_part(refill, ref);
-		uint64_t first = (uint32_t)ref, from = source_of(refill, read, ref, base_at);
+		uint64_t first = (uint32_t)ref, from = source_of(refill, read, ref, slot_at);
 
 		rung__rows_place(refill, part, first, rung__run_end(part, first), from);
 		if (refill->device && !part->is_ahead && from < refill->store->pool.frames_at)
@@ -212,8 +201,8 @@ void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, ui
 
 /* ---- failing ---- */
 
-void rung__rows_failed(struct rung__refill *refill, struct rung__chain *refs, uint32_t but_frame,
-                       int status, const char *text)
+void rung__rows_failed(struct rung__refill *refill, struct rung__chain *refs, int status,
+                       const char *text)
 {
 	uint64_t ref;
 
@@ -225,8 +214,7 @@ void rung__rows_failed(struct rung__refill *refill, struct rung__chain *refs, ui
 		if (!part->is_ahead)
 			rung__request_fail(part->request, status, text);
 		/* the keeper owns the frame; a reference that waited does not */
-		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER) &&
-		    (frame & ~RUNG__KEEPER) != but_frame) {
+		if (frame != RUNG__CACHE_NONE && (frame & RUNG__KEEPER)) {
 			rung__cache_lock(refill->cache);
 			rung__cache_failed(refill->cache, frame & ~RUNG__KEEPER);
 			rung__cache_unlock(refill->cache);

@@ -9,8 +9,8 @@
  * adds up counters.
  *
  * Terms. A *miss* is an output row whose source row is not in memory; a *part* is the misses of one
- * request for this thread. Rows are read into the *pool*: a *slot* holds one read until its
- * rows are copied, a *frame* is the place of one row in the cold-row cache. A *token* allows one
+ * request for this thread. Rows are read into *slots* of the pool: a slot holds one read until its
+ * rows are copied. A *frame* is the place of one row in the cold-row cache. A *token* allows one
  * read. A *slot batch* is a chain of slots whose rows the device copies together.
  *
  * Miss references. Equal ranks are next to each other in a request's misses, and a reference to the
@@ -23,8 +23,8 @@
  * are read here at once.
  *
  * A read that does not complete within read_timeout_ms fails the requests that wait for it. Its
- * slot or frame stays in use until it completes, because the kernel may still write there. For the
- * same reason reads never go directly to the caller's memory.
+ * slot stays in use until it completes, because the kernel may still write there. For the same
+ * reason reads never go directly to the caller's memory, or to a frame, which other processes share.
  */
 #ifndef RUNG_REFILL_STATE_H
 #define RUNG_REFILL_STATE_H
@@ -65,14 +65,13 @@ struct rung__read {
 	uint32_t done; /* bytes that earlier, short attempts returned */
 	uint32_t rows; /* distinct */
 	uint32_t tries;
-	uint32_t frame; /* destination; RUNG__CACHE_NONE: the slot */
-	bool busy;      /* the token is in use */
-	bool sent;      /* the reader has it */
-	bool slow;      /* the read takes so long that the loop no longer waits for it */
-	bool apart;     /* split: its rows are read one by one */
-	bool listed;    /* device: rows are to be copied from the slot */
-	bool held;      /* device: the slot stays in use until they have been copied */
-	bool early;     /* device: sent before the gather had run */
+	bool busy;   /* the token is in use */
+	bool sent;   /* the reader has it */
+	bool slow;   /* the read takes so long that the loop no longer waits for it */
+	bool apart;  /* split: its rows are read one by one */
+	bool listed; /* device: rows are to be copied from the slot */
+	bool held;   /* device: the slot stays in use until they have been copied */
+	bool early;  /* device: sent before the gather had run */
 };
 
 struct rung__refill {
@@ -92,9 +91,6 @@ struct rung__refill {
 	uint64_t timeout_ns;                    /* timeout of a read */
 	/* longest wait before the stop flag and late reads are checked */
 	uint64_t tick_ns;
-	/* rows begin at sectors, and a frame has space for the sectors of a row: a row can be read
-	 * directly into its frame */
-	bool frames_exact;
 	bool device;  /* rows stay in the pool until a device has copied them */
 	bool stop;    /* the store is being closed: waiting requests are canceled */
 	bool lost;    /* reads were abandoned, and the reader will never report their end */
@@ -290,7 +286,7 @@ void rung__read_begin(struct rung__read *read, struct rung__part *part);
 uint64_t rung__read_add(struct rung__refill *refill, struct rung__read *read, uint64_t ref,
                         uint32_t frame);
 
-/** Set the destination and the length of a read, whose last row ends at `row_end`. */
+/** Set the length of a read, whose last row ends at `row_end`. */
 void rung__read_set_end(const struct rung__refill *refill, struct rung__read *read,
                         uint64_t row_end);
 
@@ -369,14 +365,14 @@ void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request
 void rung__rows_place(const struct rung__refill *refill, struct rung__part *part, uint64_t first,
                       uint64_t end, uint64_t from);
 
-/** Place the rows of a completed read, and cache those that have a frame. `base_at`: position in
- * the pool that corresponds to byte read->base of the file. */
-void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, uint64_t base_at);
+/** Place the rows of a completed read, and cache those that have a frame. `slot_at`: position of its
+ * slot in the pool, where byte read->base of the file is. */
+void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, uint64_t slot_at);
 
 /** Fail all references of a chain, which is empty afterwards; frames that they would have filled
- * become empty, except `but_frame`, to which a read may still write. */
-void rung__rows_failed(struct rung__refill *refill, struct rung__chain *refs, uint32_t but_frame,
-                       int status, const char *text);
+ * become empty. */
+void rung__rows_failed(struct rung__refill *refill, struct rung__chain *refs, int status,
+                       const char *text);
 
 /** Record that some misses of a part were copied or have failed: the part may be complete. */
 static inline void rung__part_touch(struct rung__refill *refill, struct rung__part *part,

@@ -227,7 +227,7 @@ Test(store_cache, rows_wanted_by_several_requests_in_flight_are_read_once)
 {
 	gather_together(512, 0, 30);  /* merged reads into slots */
 	gather_together(100, 1, 20);  /* rows read alone into slots */
-	gather_together(4096, 1, 20); /* directly into frames */
+	gather_together(4096, 1, 20); /* the same, whole sectors */
 }
 
 Test(store_cache, a_failed_read_fails_only_the_requests_that_wait_for_it)

@@ -105,7 +105,7 @@ Test(store_window, batches_behind_a_stuck_sweep_fail_and_the_store_goes_on)
 
 Test(store_window, a_late_read_ahead_harms_no_other_batch)
 {
-	static const uint64_t widths[] = { 512, 4096 }; /* into a slot; into a frame */
+	static const uint64_t widths[] = { 512, 4096 }; /* many rows in a slot; few */
 
 	for (int w = 0; w < 2; w++) {
 		unsigned failed = 0;

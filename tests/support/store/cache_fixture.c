@@ -91,7 +91,7 @@ enum rung__cache_lookup cache_fixture_take(struct cache_fixture *f, uint64_t bat
 
 /* ---- lists ---- */
 
-enum { IN_FREE = 1, IN_AGE = 2, IN_HASH = 4, IN_BUCKET = 8, IN_LOST = 16 };
+enum { IN_FREE = 1, IN_AGE = 2, IN_HASH = 4, IN_BUCKET = 8 };
 
 struct walk {
 	const struct rung__cache *cache;
@@ -119,13 +119,6 @@ static const char *walk_unused(struct walk *w)
 	}
 	for (uint32_t link = w->index->fresh_count + 1; link <= w->cache->frame_count; link++)
 		visit(w, link, IN_FREE);
-	for (uint32_t link = w->index->lost_first; link; link = w->cache->frames[link - 1].newer) {
-		const struct rung__cache_frame *frame = visit(w, link, IN_LOST);
-
-		if (!frame || rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_LOST ||
-		    (frame->newer == 0 && w->index->lost_last != link))
-			return "the list of lost frames";
-	}
 	return NULL;
 }
 
@@ -237,9 +230,6 @@ static const char *check_frame(const struct walk *w, uint32_t link, bool alone)
 	switch (rung__cache_frame_state(frame)) {
 	case RUNG__CACHE_FRAME_EMPTY:
 		wanted = IN_FREE;
-		break;
-	case RUNG__CACHE_FRAME_LOST:
-		wanted = IN_LOST;
 		break;
 	case RUNG__CACHE_FRAME_READING:
 		wanted = IN_HASH;

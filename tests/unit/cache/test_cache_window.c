@@ -403,11 +403,10 @@ Test(cache_window, an_expected_use_is_kept_while_another_client_reads_the_row)
 	close_all();
 }
 
-Test(cache_window, frames_that_a_leaving_client_was_reading_into_are_not_reused_at_once)
+Test(cache_window, frames_of_the_reads_of_a_leaving_client_are_empty)
 {
 	struct cache_fixture other;
 	struct rung__cache_slot place;
-	uint64_t *since;
 
 	cache_fixture_open(&f, &shape, 1000, 10);
 	cache_fixture_attach(&other, &f, 1000, 10);
@@ -416,13 +415,9 @@ Test(cache_window, frames_that_a_leaving_client_was_reading_into_are_not_reused_
 		             RUNG__CACHE_KEEP);
 	cache_fixture_detach(&other);
 	check_lists();
-	/* the device may still write to it */
-	cr_assert_eq(take(&f, RANK_FIRST, 1, &place), RUNG__CACHE_PASS);
-	since = &f.cache->frames[f.cache->index->lost_first - 1].row;
-	cr_assert_leq(*since, rung__now_ns());
-	*since -= RUNG__CACHE_LOST_NS;
-	cr_assert_eq(take(&f, RANK_FIRST, 1, &place), RUNG__CACHE_KEEP);
-	cr_assert_eq(take(&f, RANK_FIRST + 2, 1, &place), RUNG__CACHE_PASS);
+	for (uint64_t i = 0; i < FRAMES; i += 2)
+		cr_assert_eq(take(&f, RANK_FIRST + i, 1, &place), RUNG__CACHE_KEEP);
+	cr_assert_eq(take(&f, RANK_FIRST + FRAMES, 1, &place), RUNG__CACHE_PASS);
 	rung__cache_lock(f.cache);
 	for (uint32_t i = 0; i < FRAMES; i++) {
 		if (f.cache->held[i])

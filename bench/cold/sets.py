@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The graphs whose sampled batches are read, and their staged datasets."""
 import array
+import io
 import os
 import random
+import zipfile
 
 from common import arxiv, find_graph, rmat, run_text, say, stage_graph
 
-DEBIAN_DOCS = 131441   # vertices; README.md names the packages
 MODEL_VERTICES = 244_160_499 // 64
 TRAIN_PERCENT = 10     # of the vertices of debian-docs
 
@@ -32,16 +33,26 @@ def open_arxiv(args, _):
     return arxiv(path) if path else "arxiv.npz was not found; use --graph, or set RUNG_TEST_DATA"
 
 
+def vertex_count(path):
+    """One more than the largest vertex of edge_index, an array of int64."""
+    with zipfile.ZipFile(path).open("edge_index.npy") as stored:
+        data = io.BytesIO(stored.read())
+    data.seek(8)
+    data.seek(10 + int.from_bytes(data.read(2), "little"))
+    return max(array.array("q", data.read())) + 1
+
+
 def open_debian_docs(args, folder):
     folders = [args.graphs or "", os.environ.get("RUNG_TEST_DATA", "")]
     paths = [os.path.join(where, "debian-docs.npz") for where in folders if where]
     path = next(filter(os.path.exists, paths), None)
     if not path:
         return "debian-docs.npz was not found; bench/README.md describes it; use --graphs"
-    count = DEBIAN_DOCS * TRAIN_PERCENT // 100
+    vertices = vertex_count(path)
+    count = vertices * TRAIN_PERCENT // 100
     with open(f"{folder}/docs-train.bin", "wb") as out:
-        array.array("I", sorted(random.Random(1).sample(range(DEBIAN_DOCS), count))).tofile(out)
-    return {"name": f"debian-docs, {TRAIN_PERCENT} % train vertices", "vertices": DEBIAN_DOCS,
+        array.array("I", sorted(random.Random(1).sample(range(vertices), count))).tofile(out)
+    return {"name": f"debian-docs, {TRAIN_PERCENT} % train vertices", "vertices": vertices,
             "edges": f"{path}:edge_index", "train": f"raw:{folder}/docs-train.bin,u32,{count}",
             "directions": {"both directions": True}}
 

@@ -19,7 +19,14 @@ struct layout {
 	struct rung__cache_map map;
 };
 
-/* Compute the offsets. Nothing overflows: frames need less than 2^38 bytes, and the words for 2^64
+/* Rows in flight are at most a quarter of the rows in frames: a cache with more of them at a time
+ * would hold little else. */
+static uint64_t entry_count(const struct rung__cache_shape *shape)
+{
+	return RUNG__MIN(shape->frame_count / 4 + 1, RUNG__CACHE_ENTRIES_MAX);
+}
+
+/* Compute the offsets. Nothing overflows: frames need less than 2^39 bytes, and the words for 2^64
  * rows less than 2^62. @return false if the shape is invalid */
 static bool lay_out(const struct rung__cache_shape *shape, struct layout *layout)
 {
@@ -27,6 +34,7 @@ static bool lay_out(const struct rung__cache_shape *shape, struct layout *layout
 
 	*layout = (struct layout){ 0 };
 	if (shape->frame_count == 0 || shape->frame_count >= UINT32_MAX || shape->row_count == 0 ||
+	    shape->frame_count + entry_count(shape) >= UINT32_MAX ||
 	    !rung__add(shape->rank_first, shape->row_count, &rank_end))
 		return false;
 	layout->heads = rung__align_up(sizeof(struct rung__cache_index), 64);
@@ -34,8 +42,9 @@ static bool lay_out(const struct rung__cache_shape *shape, struct layout *layout
 	layout->ghosts = layout->heads + layout->heads_count * sizeof(uint32_t);
 	layout->frames =
 		rung__align_up(layout->ghosts + layout->heads_count * sizeof(uint32_t), 64);
-	layout->idle = rung__align_up(
-		layout->frames + shape->frame_count * sizeof(struct rung__cache_frame), 64);
+	layout->idle = rung__align_up(layout->frames + (shape->frame_count + entry_count(shape)) *
+	                                                       sizeof(struct rung__cache_frame),
+	                              64);
 	layout->bytes = layout->idle + rung__cache_map_lay_out(&layout->map, shape->row_count);
 	layout->bytes = rung__align_up(layout->bytes, RUNG__PAGE_BYTES);
 	return true;
@@ -92,15 +101,16 @@ static void map_index(struct rung__cache *cache, void *index, const struct layou
 	cache->ghosts = (uint32_t *)(void *)(base + layout->ghosts);
 	cache->frames = (struct rung__cache_frame *)(void *)(base + layout->frames);
 	cache->frame_count = (uint32_t)cache->shape.frame_count;
+	cache->entries_end = cache->frame_count + (uint32_t)entry_count(&cache->shape);
 	cache->idle = layout->map;
 	rung__cache_map_place(&cache->idle, base + layout->idle);
 }
 
 static int alloc_memory(struct rung__cache *cache, uint64_t rows_max, uint32_t batches_max)
 {
-	cache->held = rung__zalloc_array(cache->frame_count, sizeof(*cache->held));
+	cache->held = rung__zalloc_array(cache->entries_end, sizeof(*cache->held));
 	if (cache->shared)
-		cache->later = rung__zalloc_array(cache->frame_count, sizeof(*cache->later));
+		cache->later = rung__zalloc_array(cache->entries_end, sizeof(*cache->later));
 	if (!cache->held || (cache->shared && !cache->later))
 		return rung__fail(RUNG_E_NOMEM, "cold-row cache: no memory to pin %u frames",
 		                  cache->frame_count);
@@ -221,6 +231,24 @@ static enum rung__cache_lookup accept_remote(struct rung__cache *cache, uint32_t
 	return RUNG__CACHE_LATE;
 }
 
+void rung__cache_choose_late(struct rung__cache *cache)
+{
+	cache->chooses_late = true;
+}
+
+/* A row that must be read: without a frame for now, or with one, or it is not cached. */
+static enum rung__cache_lookup look_up_missing(struct rung__cache *cache, uint64_t row,
+                                               uint32_t next_use, uint32_t reader,
+                                               struct rung__cache_slot *slot_out)
+{
+	const enum rung__cache_lookup found =
+		rung__cache_defer_choice(cache, row, next_use, reader, slot_out);
+
+	return found == RUNG__CACHE_KEEP
+	               ? found
+	               : rung__cache_admit(cache, row, next_use, reader, slot_out);
+}
+
 enum rung__cache_lookup rung__cache_look_up(struct rung__cache *cache, uint64_t batch,
                                             uint64_t rank, uint32_t reader,
                                             struct rung__cache_slot *slot_out)
@@ -238,7 +266,7 @@ enum rung__cache_lookup rung__cache_look_up(struct rung__cache *cache, uint64_t 
 	}
 	rung__cache_prefetch(cache, row);
 	link = rung__cache_frames_find(cache, row);
-	frame = rung__cache_frame_at(cache, link);
+	frame = rung__cache_entry_at(cache, link);
 	held = frame ? cache->held[link - 1] : 0;
 	client = frame ? reader_of(frame) : RUNG__CACHE_NONE;
 	if (client != RUNG__CACHE_NONE && client != cache->seat &&
@@ -246,15 +274,31 @@ enum rung__cache_lookup rung__cache_look_up(struct rung__cache *cache, uint64_t 
 		return accept_remote(cache, client, batch, row, slot_out);
 	next_use = rung__cache_window_remove(cache, batch, row);
 	if (!frame)
-		return rung__cache_admit(cache, row, next_use, reader, slot_out);
+		return look_up_missing(cache, row, next_use, reader, slot_out);
 	*slot_out = (struct rung__cache_slot){ .frame = link - 1,
 		                               .reader = held & RUNG__CACHE_HELD_COUNT };
 	if (held & RUNG__CACHE_HELD_READING)
 		return RUNG__CACHE_READING;
-	if (rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_FILLED) /* the index was damaged */
+	if (rung__cache_frame_state(frame) != RUNG__CACHE_FRAME_FILLED ||
+	    link > cache->frame_count) /* the index was damaged */
 		return RUNG__CACHE_PASS;
 	pin_hit(cache, link, next_use);
 	return RUNG__CACHE_HIT;
+}
+
+uint32_t rung__cache_arrived(struct rung__cache *cache, uint32_t frame_idx)
+{
+	const uint64_t row = __atomic_load_n(&cache->frames[frame_idx].row, __ATOMIC_RELAXED);
+	const uint32_t reader = cache->held[frame_idx] & RUNG__CACHE_HELD_COUNT;
+	struct rung__cache_slot slot = { RUNG__CACHE_NONE, 0 };
+
+	assert(cache->held[frame_idx] & RUNG__CACHE_HELD_READING);
+	if (frame_idx < cache->frame_count)
+		return frame_idx;
+	rung__cache_failed(cache, frame_idx); /* the entry is empty again */
+	if (cache->locked)
+		rung__cache_admit(cache, row, rung__cache_window_next(cache, row), reader, &slot);
+	return slot.frame;
 }
 
 void rung__cache_filled(struct rung__cache *cache, uint32_t frame_idx, uint32_t pins)

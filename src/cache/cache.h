@@ -49,7 +49,7 @@ struct rung__cache_shape {
 
 struct rung__cache; /* the cache as one process has it: the index it maps, and its private window */
 
-/** Bytes of the index, whole pages: about 60 per frame, and one bit for each of row_count. 0 if the
+/** Bytes of the index, whole pages: about 75 per frame, and one bit for each of row_count. 0 if the
  * shape is invalid. */
 uint64_t rung__cache_index_bytes(const struct rung__cache_shape *shape);
 
@@ -72,6 +72,12 @@ uint64_t rung__cache_window_bytes(uint64_t rows_max, uint32_t batches_max);
  */
 int rung__cache_open(const struct rung__cache_shape *shape, void *index, int fd, bool create,
                      uint64_t rows_max, uint32_t batches_max, struct rung__cache **cache_out);
+
+/**
+ * Let look-ups of this process choose the frames of rows that announced batches need after the rows
+ * have been read, in rung__cache_arrived().
+ */
+void rung__cache_choose_late(struct rung__cache *cache);
 
 /** Leave the index: the client's pins and reads are released. NULL is allowed. */
 void rung__cache_close(struct rung__cache *cache);
@@ -113,7 +119,7 @@ void rung__cache_end(struct rung__cache *cache, uint64_t batch);
 enum rung__cache_lookup {
 	/* the row is in `frame`, pinned for the client until rung__cache_unpin() */
 	RUNG__CACHE_HIT,
-	/* this client is reading it into `frame`; `reader` as passed with KEEP */
+	/* this client is reading it; `frame` and `reader` as with KEEP */
 	RUNG__CACHE_READING,
 	/* the client numbered `reader` is reading it: look it up again later; its use stays in the
 	 * window */
@@ -121,14 +127,16 @@ enum rung__cache_lookup {
 	/* another client is reading it, and is late: this client must read it itself, without a
 	 * frame */
 	RUNG__CACHE_LATE,
-	/* not cached: read it into `frame`, which belongs to the client until rung__cache_filled()
-	 * or _failed() */
+	/* not cached: read it, then call rung__cache_arrived() and _filled(), or _failed(), with
+	 * `frame`, which belongs to the client until then */
 	RUNG__CACHE_KEEP,
 	RUNG__CACHE_PASS /* not cached; either not worth a frame, or no frame is available */
 };
 
 struct rung__cache_slot {
-	uint32_t frame;  /* number of the frame, or RUNG__CACHE_NONE */
+	/* number of the frame; KEEP, READING: or of the row that is being read, before a frame has
+	 * been chosen; or RUNG__CACHE_NONE */
+	uint32_t frame;
 	uint32_t reader; /* READING: the value passed with KEEP; REMOTE: the client that reads */
 };
 
@@ -182,10 +190,18 @@ enum rung__cache_lookup rung__ahead_look_up(struct rung__cache *cache,
                                             const struct rung__ahead *ahead, uint64_t rank,
                                             uint32_t reader, struct rung__cache_slot *slot_out);
 
-/** The row has been read into the frame returned with KEEP; the client pins it `pins` times. */
+/**
+ * A row has been read that was looked up with KEEP, and `frame` is the result.
+ * @return the frame to copy it to, before rung__cache_filled() or _failed(); RUNG__CACHE_NONE: the
+ *         row is not cached, and nothing is to be reported. The same as `frame` without
+ *         rung__cache_choose_late()
+ */
+uint32_t rung__cache_arrived(struct rung__cache *cache, uint32_t frame);
+
+/** The row has been copied to the frame; the client pins it `pins` times. */
 void rung__cache_filled(struct rung__cache *cache, uint32_t frame, uint32_t pins);
 
-/** The read into that frame has failed: the frame is empty again. */
+/** The read of a row has failed: its frame is empty again. */
 void rung__cache_failed(struct rung__cache *cache, uint32_t frame);
 
 /** Add a pin to a frame that the client has pinned already. */

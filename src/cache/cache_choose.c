@@ -9,6 +9,12 @@
  * it was read just now. For equal times the cached row stays. An empty window therefore gives the
  * static order by score, and with a long window no policy is better.
  *
+ * A frame for a row that a known batch needs is chosen when the row has been read. If it was chosen
+ * before the read, the frames of all rows in flight, which can be a quarter of a small cache, could
+ * not be used for rows that are needed sooner. Until then the row has an entry, so that no batch
+ * reads it again. Rows for a device, and rows that are read ahead, which are lost without a frame,
+ * get theirs before the read.
+ *
  * Without announcements only the batches in flight are known: their rows are kept. Among the
  * others, a row that is hotter than the coldest cached row evicts it at once. A colder row is
  * admitted if it misses twice in a short time, and evicts the row that SIEVE selects (Y. Zhang et
@@ -142,19 +148,33 @@ uint32_t rung__cache_choose(struct rung__cache *cache, uint64_t row, uint32_t ne
 	return link;
 }
 
+/* Assign a frame or an entry, which `link` leads to, to a row; 0: none. */
+static enum rung__cache_lookup claim(struct rung__cache *cache, uint32_t link, uint64_t row,
+                                     uint32_t reader, struct rung__cache_slot *slot_out)
+{
+	/* this process reads into the frame or has pinned it: the index was damaged */
+	if (!link || cache->held[link - 1] != 0)
+		return RUNG__CACHE_PASS;
+	rung__cache_frames_claim(cache, link, row, cache->seat);
+	cache->held[link - 1] = RUNG__CACHE_HELD_READING | reader;
+	*slot_out = (struct rung__cache_slot){ .frame = link - 1, .reader = reader };
+	return RUNG__CACHE_KEEP;
+}
+
 enum rung__cache_lookup rung__cache_admit(struct rung__cache *cache, uint64_t row,
                                           uint32_t next_use, uint32_t reader,
                                           struct rung__cache_slot *slot_out)
 {
 	uint32_t link = rung__cache_choose(cache, row, next_use);
 
-	if (!link)
+	return claim(cache, link, row, reader, slot_out);
+}
+
+enum rung__cache_lookup rung__cache_defer_choice(struct rung__cache *cache, uint64_t row,
+                                                 uint32_t next_use, uint32_t reader,
+                                                 struct rung__cache_slot *slot_out)
+{
+	if (!cache->chooses_late || next_use == 0 || !lookahead(cache->index))
 		return RUNG__CACHE_PASS;
-	/* this process reads into the frame or has pinned it: the index was damaged */
-	if (cache->held[link - 1] != 0)
-		return RUNG__CACHE_PASS;
-	rung__cache_frames_claim(cache, link, row, cache->seat);
-	cache->held[link - 1] = RUNG__CACHE_HELD_READING | reader;
-	*slot_out = (struct rung__cache_slot){ .frame = link - 1, .reader = reader };
-	return RUNG__CACHE_KEEP;
+	return claim(cache, rung__cache_entries_pop(cache), row, reader, slot_out);
 }

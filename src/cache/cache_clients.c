@@ -44,10 +44,7 @@ static uint32_t living_clients(const struct rung__cache *cache)
 /* Release the reads and pins of these clients. It visits every frame: clients rarely die. */
 static void reclaim(struct rung__cache *cache, uint32_t clients)
 {
-	uint32_t fresh =
-		RUNG__MIN(rung__cache_load(&cache->index->fresh_count), cache->frame_count);
-
-	for (uint32_t link = 1; link <= fresh; link++) {
+	for (uint32_t link = 0; (link = rung__cache_frames_after(cache, link)) != 0;) {
 		const struct rung__cache_frame *frame = &cache->frames[link - 1];
 		const uint32_t reader = __atomic_load_n(&frame->state, __ATOMIC_RELAXED) >> 8;
 		uint32_t pins;
@@ -211,7 +208,7 @@ void rung__cache_leave(struct rung__cache *cache)
 {
 	rung__cache_lock(cache);
 	for (uint32_t frame_idx = 0;
-	     cache->locked && cache->joined && frame_idx < cache->frame_count; frame_idx++) {
+	     cache->locked && cache->joined && frame_idx < cache->entries_end; frame_idx++) {
 		if (cache->held[frame_idx] & RUNG__CACHE_HELD_READING)
 			rung__cache_frame_failed(cache, frame_idx);
 		else if (cache->held[frame_idx] > 0)

@@ -29,7 +29,7 @@ uint32_t rung__cache_frames_find(const struct rung__cache *cache, uint64_t row)
 	uint32_t link = rung__cache_load(&cache->heads[rung__cache_hash(row) & cache->heads_mask]);
 
 	for (unsigned steps = 0; steps < CHAIN_MAX; steps++) {
-		const struct rung__cache_frame *frame = rung__cache_frame_at(cache, link);
+		const struct rung__cache_frame *frame = rung__cache_entry_at(cache, link);
 
 		if (!frame)
 			return 0;
@@ -56,7 +56,7 @@ static void hash_remove(struct rung__cache *cache, uint32_t link,
 
 	for (unsigned steps = 0; steps < CHAIN_MAX; steps++) {
 		uint32_t at = rung__cache_load(from);
-		struct rung__cache_frame *frame = rung__cache_frame_at(cache, at);
+		struct rung__cache_frame *frame = rung__cache_entry_at(cache, at);
 
 		if (!frame)
 			return;
@@ -298,10 +298,47 @@ uint32_t rung__cache_frames_pop(struct rung__cache *cache)
 	return rung__cache_frame_state(frame) == RUNG__CACHE_FRAME_EMPTY ? link : 0;
 }
 
+uint32_t rung__cache_entries_pop(struct rung__cache *cache)
+{
+	struct rung__cache_index *index = cache->index;
+	uint32_t link = rung__cache_load(&index->free_entries);
+	struct rung__cache_frame *entry = rung__cache_entry_at(cache, link);
+
+	if (entry && link > cache->frame_count) {
+		index->free_entries = entry->older;
+	} else {
+		const uint32_t fresh = rung__cache_load(&index->fresh_entries);
+
+		if (fresh >= cache->entries_end - cache->frame_count)
+			return 0;
+		link = cache->frame_count + fresh + 1;
+		entry = &cache->frames[link - 1];
+		index->fresh_entries = fresh + 1;
+		__atomic_signal_fence(__ATOMIC_SEQ_CST); /* as for frames */
+	}
+	return rung__cache_frame_state(entry) == RUNG__CACHE_FRAME_EMPTY ? link : 0;
+}
+
 void rung__cache_frames_push(struct rung__cache *cache, uint32_t link)
 {
-	cache->frames[link - 1].older = cache->index->free;
-	cache->index->free = link;
+	uint32_t *free =
+		link > cache->frame_count ? &cache->index->free_entries : &cache->index->free;
+
+	cache->frames[link - 1].older = *free;
+	*free = link;
+}
+
+uint32_t rung__cache_frames_after(const struct rung__cache *cache, uint32_t link)
+{
+	const struct rung__cache_index *index = cache->index;
+
+	if (link < RUNG__MIN(rung__cache_load(&index->fresh_count), cache->frame_count))
+		return link + 1;
+	link = RUNG__MAX(link, cache->frame_count);
+	return link - cache->frame_count < RUNG__MIN(rung__cache_load(&index->fresh_entries),
+	                                             cache->entries_end - cache->frame_count)
+	               ? link + 1
+	               : 0;
 }
 
 void rung__cache_frames_claim(struct rung__cache *cache, uint32_t link, uint64_t row,
@@ -355,7 +392,7 @@ static void rebuild_frame(struct rung__cache *cache, uint32_t link, uint32_t liv
 	    (living >> (word >> 8) & 1)) {
 		frame->pins = 0;
 		hash_insert(cache, link, frame);
-	} else if (state == RUNG__CACHE_FRAME_FILLED && pins != 0) {
+	} else if (state == RUNG__CACHE_FRAME_FILLED && pins != 0 && link <= cache->frame_count) {
 		frame->pins = pins;
 		hash_insert(cache, link, frame);
 		age_insert(cache, link, frame);
@@ -370,7 +407,6 @@ static void rebuild_frame(struct rung__cache *cache, uint32_t link, uint32_t liv
 void rung__cache_frames_rebuild(struct rung__cache *cache, uint32_t living)
 {
 	struct rung__cache_index *index = cache->index;
-	uint32_t fresh = RUNG__MIN(rung__cache_load(&index->fresh_count), cache->frame_count);
 
 	memset(cache->heads, 0, (cache->heads_mask + 1) * sizeof(*cache->heads));
 	for (unsigned level = 0; level < cache->idle.level_count; level++)
@@ -379,8 +415,8 @@ void rung__cache_frames_rebuild(struct rung__cache *cache, uint32_t living)
 	memset(index->buckets, 0, sizeof(index->buckets));
 	memset(index->bucket_bits, 0, sizeof(index->bucket_bits));
 	memset(index->bucket_groups, 0, sizeof(index->bucket_groups));
-	index->free = index->newest = index->oldest = index->hand = 0;
+	index->free = index->free_entries = index->newest = index->oldest = index->hand = 0;
 	index->filled_count = index->idle_count = 0;
-	for (uint32_t link = 1; link <= fresh; link++)
+	for (uint32_t link = 0; (link = rung__cache_frames_after(cache, link)) != 0;)
 		rebuild_frame(cache, link, living);
 }

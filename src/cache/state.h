@@ -44,6 +44,14 @@
 #define RUNG__CACHE_BEHIND_MAX 2048u
 #define RUNG__CACHE_AHEAD_MAX  (RUNG__CACHE_BATCHES_MAX + 1024u)
 
+/* Most rows that are read at a time without a frame. */
+#define RUNG__CACHE_ENTRIES_MAX 16384u
+
+/*
+ * A row that is being read has a frame already, or only an *entry*, which is a frame in all
+ * respects but that it has no memory for a row: then the frame is chosen when the row has been read
+ * (cache_choose.c). Entries have the numbers behind those of the frames.
+ */
 enum rung__cache_state {
 	RUNG__CACHE_FRAME_EMPTY,
 	RUNG__CACHE_FRAME_READING,
@@ -80,8 +88,9 @@ struct rung__cache_index {
 	uint32_t clock; /* time of the latest batch that began */
 	/* clock when a batch was last announced, or an announced batch last began; 0: long ago */
 	uint32_t announced;
-	uint32_t fresh_count;              /* frames from this number on have never been used */
-	uint32_t free;                     /* empty frames */
+	/* frames and entries: those from this number on have never been used, and the empty ones */
+	uint32_t fresh_count, fresh_entries;
+	uint32_t free, free_entries;
 	uint32_t newest, oldest, hand;     /* filled frames, and the position of SIEVE's hand */
 	uint64_t filled_count, idle_count; /* idle: offered, and needed by no known batch */
 	/* one bit per word of bucket_bits: set if that word is not 0 */
@@ -155,14 +164,16 @@ struct rung__cache_window {
 struct rung__cache {
 	struct rung__cache_shape shape;
 	uint32_t frame_count;
+	uint32_t entries_end; /* number behind the last entry */
+	bool chooses_late;    /* rows are read without a frame */
 	struct rung__cache_index *index;
 	uint32_t *heads; /* [heads_mask + 1] first frame of each chain of the table of rows */
 	uint64_t heads_mask;
 	/* [heads_mask + 1] rows that were refused recently: half of their hash selects the entry,
 	 * the other half is stored; 0: empty */
 	uint32_t *ghosts;
-	struct rung__cache_frame *frames;
-	struct rung__cache_map idle; /* the rows in idle frames */
+	struct rung__cache_frame *frames; /* [entries_end] */
+	struct rung__cache_map idle;      /* the rows in idle frames */
 
 	/* acquired before index->lock: the window stays consistent whatever other processes do to
 	 * the index */
@@ -177,10 +188,10 @@ struct rung__cache {
 	uint32_t clock; /* of the index, when it was last locked */
 	/* of the index, when it was last locked; for callers that do not have the lock now */
 	uint64_t filled_count;
-	/* [frame_count] for each frame: the number of this process's pins, and HELD_FILLED or
+	/* [entries_end] for each frame: the number of this process's pins, and HELD_FILLED or
 	 * HELD_FAILED if an update is deferred; or HELD_READING with the reader */
 	uint32_t *held;
-	/* [frame_count] links of frames whose updates wait for the lock of the index */
+	/* [entries_end] links of frames whose updates wait for the lock of the index */
 	uint32_t *later, later_first;
 
 	/* for an index that is shared */
@@ -215,6 +226,13 @@ static inline struct rung__cache_frame *rung__cache_frame_at(const struct rung__
                                                              uint32_t link)
 {
 	return link - 1u < cache->frame_count ? &cache->frames[link - 1u] : NULL;
+}
+
+/* The same for links that may be those of entries. */
+static inline struct rung__cache_frame *rung__cache_entry_at(const struct rung__cache *cache,
+                                                             uint32_t link)
+{
+	return link - 1u < cache->entries_end ? &cache->frames[link - 1u] : NULL;
 }
 
 static inline enum rung__cache_state rung__cache_frame_state(const struct rung__cache_frame *frame)
@@ -315,21 +333,26 @@ void rung__cache_frame_failed(struct rung__cache *cache, uint32_t frame_idx);
 
 /* ---- cache_frames.c: the lists of frames. All locked, with the index ---- */
 
-/** The frame that contains a row, or into which it is being read; 0: not found. */
+/** The frame that contains a row, or into which it is being read, or its entry; 0: not found. */
 uint32_t rung__cache_frames_find(const struct rung__cache *cache, uint64_t row);
 
 /** Remove an empty frame from the list of empty ones; 0: the list is empty. */
 uint32_t rung__cache_frames_pop(struct rung__cache *cache);
+uint32_t rung__cache_entries_pop(struct rung__cache *cache);
 
-/** Assign an empty frame to a row that `client` will read. */
+/** The links of the frames and entries that were ever used, in turn: the first is that after 0.
+ * @return 0: `link` was the last */
+uint32_t rung__cache_frames_after(const struct rung__cache *cache, uint32_t link);
+
+/** Assign an empty frame or entry to a row that `client` will read. */
 void rung__cache_frames_claim(struct rung__cache *cache, uint32_t link, uint64_t row,
                               uint32_t client);
 
 /** The row has been read. The frame is filled, and not offered yet. */
 void rung__cache_frames_fill(struct rung__cache *cache, uint32_t link, uint32_t next_use);
 
-/** Drop the content of a frame, which is not added to the empty ones yet; a filled frame must not
- * be offered. */
+/** Drop the content of a frame or entry, which is not added to the empty ones yet; a filled frame
+ * must not be offered. */
 void rung__cache_frames_clear(struct rung__cache *cache, uint32_t link);
 void rung__cache_frames_push(struct rung__cache *cache, uint32_t link);
 
@@ -381,10 +404,14 @@ bool rung__cache_map_next(const struct rung__cache_map *map, uint64_t row, uint6
 uint32_t rung__cache_choose(struct rung__cache *cache, uint64_t row, uint32_t next_use);
 
 /** A row that is not cached: choose a frame for it, if it is worth one. @return KEEP or PASS.
+ * rung__cache_defer_choice() returns KEEP and an entry, if one is free and batches are announced.
  * Locked, with the index. */
 enum rung__cache_lookup rung__cache_admit(struct rung__cache *cache, uint64_t row,
                                           uint32_t next_use, uint32_t reader,
                                           struct rung__cache_slot *slot_out);
+enum rung__cache_lookup rung__cache_defer_choice(struct rung__cache *cache, uint64_t row,
+                                                 uint32_t next_use, uint32_t reader,
+                                                 struct rung__cache_slot *slot_out);
 
 /* ---- cache_uses.c: the uses of a row. Locked ---- */
 

@@ -4,7 +4,7 @@
  *
  * A row that the cache keeps is copied from its slot into a frame. On the CPU a row is copied once
  * for each output row, from the slot. For a device it stays where it is until the device has copied
- * it: the slot is held for the part that submitted the read, and for the others the frame is pinned.
+ * it: the part that submitted the read holds the slot, and the others pin the frame.
  */
 #include <assert.h>
 #include <string.h>
@@ -117,12 +117,36 @@ static uint64_t source_of(const struct rung__refill *refill, const struct rung__
 	       (rung__row_offset(&refill->layout, rung__miss_ref_rank(refill, ref)) - read->base);
 }
 
-/* Copy the rows of a slot that the cache keeps to their frames. @return true if there is one */
-static bool keep_rows(const struct rung__refill *refill, const struct rung__read *read,
+/* Choose the frames of the rows of a read that the cache keeps. @return true if there are any */
+static bool choose_frames(const struct rung__refill *refill, const struct rung__read *read)
+{
+	bool locked = false, keeps = false;
+
+	for (uint64_t ref = read->refs.head; ref != RUNG__MISS_REF_NONE;
+	     ref = *rung__miss_ref_link(refill, ref)) {
+		uint32_t *frame = rung__miss_ref_frame(refill, ref);
+
+		if (*frame == RUNG__CACHE_NONE || !(*frame & RUNG__KEEPER))
+			continue;
+		if (!locked)
+			rung__cache_lock(refill->cache);
+		locked = true;
+		*frame = rung__cache_arrived(refill->cache, *frame & ~RUNG__KEEPER);
+		if (*frame == RUNG__CACHE_NONE)
+			continue;
+		*frame |= RUNG__KEEPER;
+		keeps = true;
+	}
+	if (locked)
+		rung__cache_unlock(refill->cache);
+	return keeps;
+}
+
+/* Copy these rows from the slot to their frames. */
+static void keep_rows(const struct rung__refill *refill, const struct rung__read *read,
                       uint64_t slot_at)
 {
 	unsigned char *pool = refill->store->pool.base;
-	bool keeps = false;
 
 	for (uint64_t ref = read->refs.head; ref != RUNG__MISS_REF_NONE;
 	     ref = *rung__miss_ref_link(refill, ref)) {
@@ -132,11 +156,9 @@ static bool keep_rows(const struct rung__refill *refill, const struct rung__read
 
 		if (frame == RUNG__CACHE_NONE || !(frame & RUNG__KEEPER))
 			continue;
-		keeps = true;
 		memcpy(pool + rung__frame_at(refill, frame & ~RUNG__KEEPER),
 		       pool + slot_at + (offset - read->base), (size_t)refill->layout.row_bytes);
 	}
-	return keeps;
 }
 
 /*
@@ -170,9 +192,11 @@ static void fill_frames(struct rung__refill *refill, const struct rung__read *re
 
 void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, uint64_t slot_at)
 {
-	bool keeps = keep_rows(refill, read, slot_at);
+	const bool keeps = choose_frames(refill, read);
 	uint64_t ref;
 
+	if (keeps)
+		keep_rows(refill, read, slot_at);
 	for (ref = read->refs.head; ref != RUNG__MISS_REF_NONE;
 	     ref = *rung__miss_ref_link(refill, ref)) {
 		struct rung__part *part = rung__miss_ref_part(refill, ref);

@@ -24,7 +24,7 @@
  *
  * A read that does not complete within read_timeout_ms fails the requests that wait for it. Its
  * slot stays in use until it completes, because the kernel may still write there. For the same
- * reason reads never go directly to the caller's memory, or to a frame, which other processes share.
+ * reason reads never go directly to the caller's memory, or to frames, which processes share.
  */
 #ifndef RUNG_REFILL_STATE_H
 #define RUNG_REFILL_STATE_H
@@ -365,8 +365,8 @@ void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request
 void rung__rows_place(const struct rung__refill *refill, struct rung__part *part, uint64_t first,
                       uint64_t end, uint64_t from);
 
-/** Place the rows of a completed read, and cache those that have a frame. `slot_at`: position of its
- * slot in the pool, where byte read->base of the file is. */
+/** Place the rows of a completed read, and cache those that the cache keeps. `slot_at`: position of
+ * its slot in the pool, where byte read->base of the file is. */
 void rung__rows_arrived(struct rung__refill *refill, struct rung__read *read, uint64_t slot_at);
 
 /** Fail all references of a chain, which is empty afterwards; frames that they would have filled

@@ -113,6 +113,9 @@ static int open_cache(struct rung_store *store, int cache_fd)
 		rc = rung__cache_open(&shape, pool->index, pool->shared.base ? seat_fd : -1,
 		                      cache_fd < 0, window_rows(store), RUNG__CACHE_BATCHES_MAX,
 		                      &store->cache);
+	/* a device copies rows that waited for the read of another batch from frames */
+	if (rc == 0 && !store->device)
+		rung__cache_choose_late(store->cache);
 	/* rows staged in place are in the order of the vertices, not of the ranks that the cache
 	 * knows: they are not read ahead */
 	if (rc == 0 && store->opts.window != RUNG_WINDOW_NONE &&

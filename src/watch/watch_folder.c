@@ -92,8 +92,8 @@ uint64_t rung__watch_start_time(uint32_t pid)
 	ssize_t length;
 	int fd, err;
 
-	/* through its first thread: qemu-user answers /proc/PID/stat of its own process itself, with
-	 * a start time of its own, which other processes do not see */
+	/* through the first thread: a process in qemu-user that reads its /proc/PID/stat gets an
+	 * invented start time, which other processes do not see */
 	snprintf(path, sizeof(path), "/proc/%u/task/%u/stat", pid, pid);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0) /* another error than "no such process", or no /proc: nothing is known */

@@ -92,7 +92,7 @@ Test(timeouts, a_late_read_uses_no_frame)
 	replace_all_rows();
 	cr_assert_eq(stats().cache_rows_filled, stats().cache_rows);
 	fixture_gather_and_check(&f, bad, 1);
-	let_go(); /* it writes to its slot, which no other read has used meanwhile */
+	let_go(); /* it writes to its slot, which no other read has used */
 	replace_all_rows();
 	fixture_gather_and_check(&f, bad, 1);
 	all_rows_are_accounted_for();

@@ -68,7 +68,14 @@ static bool take(const struct client *c, uint64_t rank)
 	if (found == RUNG__CACHE_READING) /* this thread has finished all its reads */
 		atomic_fetch_add(&wrong, 1);
 	if (found == RUNG__CACHE_KEEP) {
-		contents[place.frame] = rank;
+		rung__cache_lock(cache);
+		if (rank % 50 != 0)
+			place.frame = rung__cache_arrived(cache, place.frame);
+		rung__cache_unlock(cache);
+		if (place.frame == RUNG__CACHE_NONE)
+			return true;
+		if (rank % 50 != 0)
+			contents[place.frame] = rank;
 		rung__cache_lock(cache);
 		if (rank % 50 == 0)
 			rung__cache_failed(cache, place.frame);
@@ -181,6 +188,8 @@ static void open_side(struct side *side)
 		fprintf(stderr, "%s\n", rung_last_error());
 		exit(1);
 	}
+	if (side == &sides[1])
+		rung__cache_choose_late(side->cache);
 }
 
 /* One life of a client after another; every second life ends as if the client were killed. */

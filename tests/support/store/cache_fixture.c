@@ -44,6 +44,7 @@ void cache_fixture_open(struct cache_fixture *f, const struct rung__cache_shape 
 	                     0 &&
 	             rung__ahead_open(f->cache) == 0,
 	     "opening");
+	rung__cache_choose_late(f->cache);
 }
 
 void cache_fixture_close(struct cache_fixture *f)
@@ -63,11 +64,22 @@ void cache_fixture_attach(struct cache_fixture *f, const struct cache_fixture *f
 	                      &f->cache) == 0 &&
 	             rung__ahead_open(f->cache) == 0,
 	     "opening");
+	rung__cache_choose_late(f->cache);
 }
 
 void cache_fixture_detach(struct cache_fixture *f)
 {
 	rung__cache_close(f->cache);
+}
+
+uint32_t cache_fixture_fill(struct cache_fixture *f, uint32_t frame, uint64_t rank, uint32_t pins)
+{
+	frame = rung__cache_arrived(f->cache, frame);
+	if (frame == RUNG__CACHE_NONE)
+		return frame;
+	f->contents[frame] = rank;
+	rung__cache_filled(f->cache, frame, pins);
+	return frame;
 }
 
 enum rung__cache_lookup cache_fixture_take(struct cache_fixture *f, uint64_t batch, uint64_t rank)
@@ -77,10 +89,8 @@ enum rung__cache_lookup cache_fixture_take(struct cache_fixture *f, uint64_t bat
 
 	rung__cache_lock(f->cache);
 	found = rung__cache_look_up(f->cache, batch, rank, 0, &place);
-	if (found == RUNG__CACHE_KEEP) {
-		f->contents[place.frame] = rank;
-		rung__cache_filled(f->cache, place.frame, 0);
-	}
+	if (found == RUNG__CACHE_KEEP)
+		cache_fixture_fill(f, place.frame, rank, 0);
 	if (found == RUNG__CACHE_HIT) {
 		f->wrong += f->contents[place.frame] != rank;
 		rung__cache_unpin(f->cache, place.frame);
@@ -96,13 +106,16 @@ enum { IN_FREE = 1, IN_AGE = 2, IN_HASH = 4, IN_BUCKET = 8 };
 struct walk {
 	const struct rung__cache *cache;
 	const struct rung__cache_index *index;
-	unsigned char *seen; /* [frame_count] lists that a frame is in */
+	unsigned char *seen; /* [entries_end] lists that a frame or entry is in */
 };
 
 /* A list must not contain a frame twice. @return NULL if the link is invalid or visited before */
 static const struct rung__cache_frame *visit(struct walk *w, uint32_t link, unsigned list)
 {
-	if (link - 1u >= w->cache->frame_count || (w->seen[link - 1] & list))
+	const uint32_t end =
+		list & (IN_FREE | IN_HASH) ? w->cache->entries_end : w->cache->frame_count;
+
+	if (link - 1u >= end || (w->seen[link - 1] & list))
 		return NULL;
 	w->seen[link - 1] |= (unsigned char)list;
 	return &w->cache->frames[link - 1];
@@ -117,7 +130,19 @@ static const char *walk_unused(struct walk *w)
 		    link > w->index->fresh_count)
 			return "the list of empty frames";
 	}
+	for (uint32_t link = w->index->free_entries; link;
+	     link = w->cache->frames[link - 1].older) {
+		const struct rung__cache_frame *entry = visit(w, link, IN_FREE);
+
+		if (!entry || rung__cache_frame_state(entry) != RUNG__CACHE_FRAME_EMPTY ||
+		    link <= w->cache->frame_count ||
+		    link > w->cache->frame_count + w->index->fresh_entries)
+			return "the list of empty entries";
+	}
 	for (uint32_t link = w->index->fresh_count + 1; link <= w->cache->frame_count; link++)
+		visit(w, link, IN_FREE);
+	for (uint32_t link = w->cache->frame_count + w->index->fresh_entries + 1;
+	     link <= w->cache->entries_end; link++)
 		visit(w, link, IN_FREE);
 	return NULL;
 }
@@ -237,6 +262,8 @@ static const char *check_frame(const struct walk *w, uint32_t link, bool alone)
 			return "the reader of a frame";
 		break;
 	default:
+		if (link > w->cache->frame_count)
+			return "an entry with a row";
 		wanted = IN_HASH | IN_AGE |
 		         (rung__cache_frame_offered(frame) && frame->next_use ? IN_BUCKET : 0);
 		if (frame->pins & ~w->index->joined)
@@ -263,7 +290,7 @@ const char *cache_fixture_fault(const struct rung__cache *cache, bool alone)
 {
 	struct walk w = { .cache = cache,
 		          .index = cache->index,
-		          .seen = calloc(cache->frame_count, 1) };
+		          .seen = calloc(cache->entries_end, 1) };
 	const char *fault = walk_unused(&w);
 
 	if (!fault)
@@ -276,7 +303,7 @@ const char *cache_fixture_fault(const struct rung__cache *cache, bool alone)
 		fault = walk_map(&w);
 	if (!fault && idle_frames(cache) != cache->index->idle_count)
 		fault = "idle frames that are not in the map";
-	for (uint32_t link = 1; !fault && link <= cache->frame_count; link++)
+	for (uint32_t link = 1; !fault && link <= cache->entries_end; link++)
 		fault = check_frame(&w, link, alone);
 	free(w.seen);
 	return fault;

@@ -34,6 +34,12 @@ void cache_fixture_detach(struct cache_fixture *f);
 enum rung__cache_lookup cache_fixture_take(struct cache_fixture *f, uint64_t batch, uint64_t rank);
 
 /**
+ * The row that a look-up returned KEEP for has been read: put it into the frame that is chosen.
+ * Locked. @return the frame, or RUNG__CACHE_NONE
+ */
+uint32_t cache_fixture_fill(struct cache_fixture *f, uint32_t frame, uint64_t rank, uint32_t pins);
+
+/**
  * Walk all lists of the index. The caller holds the lock.
  * @param alone  this process has the only window
  * @return NULL, or the part that is inconsistent

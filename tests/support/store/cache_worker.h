@@ -44,8 +44,7 @@ static inline void let_go(struct worker *w, unsigned which)
 	} else if (test_random(&w->state) % 4 == 0) {
 		rung__cache_failed(w->f.cache, frame);
 	} else {
-		w->f.contents[frame] = w->held[which].rank;
-		rung__cache_filled(w->f.cache, frame, 0);
+		cache_fixture_fill(&w->f, frame, w->held[which].rank, 0);
 	}
 	w->held[which] = w->held[--w->held_count];
 }

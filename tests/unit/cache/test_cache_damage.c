@@ -30,6 +30,7 @@ static void open_guarded(struct cache_fixture *guarded)
 	cr_assert_eq(rung__cache_open(&wide, guarded->index, guarded->fd, true, 2000, 20,
 	                              &guarded->cache),
 	             0);
+	rung__cache_choose_late(guarded->cache);
 }
 
 static void close_guarded(struct cache_fixture *guarded)
@@ -59,7 +60,7 @@ static void spoil(struct worker *w)
 		at = header + at / 5 % (bytes - header);
 		break;
 	case 2:
-		at = frames + at / 5 % (FRAMES * sizeof(struct rung__cache_frame));
+		at = frames + at / 5 % (w->f.cache->entries_end * sizeof(struct rung__cache_frame));
 		break;
 	case 3:
 		at = at / 5 % bytes;
@@ -90,7 +91,7 @@ static void use_damaged(struct worker *w)
 	work_on_batch(w);
 	rung__cache_lock(w->f.cache);
 	for (unsigned i = 0; i < w->held_count; i++)
-		cr_assert_lt(w->held[i].frame, FRAMES);
+		cr_assert_lt(w->held[i].frame, w->held[i].read ? w->f.cache->entries_end : FRAMES);
 	cr_assert_leq(w->held_count, HELD_MAX);
 	if (test_random(&w->state) % 16 == 0)
 		rung__cache_reap_dead(w->f.cache);

@@ -12,7 +12,7 @@ SHARE = 0.6           # of the reads/s of the device, so that the CPU is not the
 LARGE_READ = 128 << 10
 FIO_DEPTH = 64
 FIO_SECONDS = 2
-PROFILE_SECONDS = 0.3   # of each sample
+PROFILE_SECONDS = 0.5   # of each sample
 
 
 class Device:
@@ -49,7 +49,7 @@ def gap_from_profile(args, dataset, path, folder, enter):
     profile = os.path.join(folder, "profile.json")
     with open(profile, "w", encoding="utf-8") as out:
         out.write(run_text([args.rung, "numa", "--json", "--quiet", "--quick", "--only",
-                            "latency,gather,nvme", "--samples", "3", "--seconds",
+                            "latency,gather,nvme", "--samples", "5", "--seconds",
                             str(PROFILE_SECONDS), "--depths", str(FIO_DEPTH), "--nvme", path],
                            enter))
     plan = run_json([args.rung, "plan", "--json", "--quiet", "--host", "50%", "--structure", "max",

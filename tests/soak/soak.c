@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -471,6 +472,10 @@ int main(int argc, char **argv)
 	(void)argc;
 	soak_parse(argv);
 	signal(SIGALRM, hung);
+#ifdef __GLIBC__
+	/* arenas of threads that have ended would count as address space that stores keep */
+	mallopt(M_ARENA_MAX, 2);
+#endif
 	if (soak_options.make) {
 		need(support_dataset(soak_options.make, VERTICES, EDGES, row_widths[0], 5),
 		     "staging");

@@ -125,7 +125,7 @@
  * or as long as the rows of the cache suffice for; where one batch has more rows than the cache,
  * nothing is read ahead. A window of one batch is read only while no gather waits for reads. Rows
  * of a batch that is never gathered leave the window when 64 later batches have begun. Rows staged
- * in place are not read ahead.
+ * in place are read ahead, in the order of the vertices, if opts.vertex_ids is set.
  *
  * Waiting on a stream. If no row of the store is in a file, the host does not wait in
  * rung_request_wait_stream(). Otherwise it waits until the cold rows of the request are known and

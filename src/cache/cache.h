@@ -152,11 +152,19 @@ enum rung__cache_lookup rung__cache_look_up(struct rung__cache *cache, uint64_t 
 
 /* ---- reading ahead: see cache_ahead.c ---- */
 
+/** The order of the rows in the file, if it is not that of the ranks: a map and its inverse, owned
+ * by the caller. */
+struct rung__ahead_order {
+	const void *position_of_rank, *rank_of_position; /* [count] */
+	unsigned entry_bytes;                            /* 4 or 8 */
+	uint64_t count;
+};
+
 /** The sweep over the rows of one reader, such as a refill thread. Zero is a new one. */
 struct rung__ahead {
 	uint32_t batches_max; /* of its window; 0: as many as the frames suffice for */
 	uint32_t batches;     /* in the window now; 0: nothing is read ahead */
-	uint64_t row;         /* the sweep's position, counted from rank_first */
+	uint64_t position;    /* of the sweep, in rows: see rung__ahead_open() */
 	uint64_t step;        /* rows that it passes per batch that begins */
 	uint64_t owed;        /* rows that it may still pass until the next batch begins */
 	uint64_t begun;       /* announced batches that had begun when it was last advanced */
@@ -165,9 +173,13 @@ struct rung__ahead {
 /** The longest window of batches with `batch_rows` rows each, at most `batches` of them. */
 uint32_t rung__ahead_batches(uint64_t frames, uint64_t batch_rows, uint32_t batches);
 
-/** Let the rows of announced batches be read ahead. rung__cache_close() frees the memory, one bit
- * for each row that may be cached. @return 0 or RUNG_E_NOMEM */
-int rung__ahead_open(struct rung__cache *cache);
+/**
+ * Let the rows of announced batches be read ahead. rung__cache_close() frees the memory, one bit
+ * for each position.
+ * @param order  NULL: position p has rank rank_first + p
+ * @return 0 or RUNG_E_NOMEM
+ */
+int rung__ahead_open(struct rung__cache *cache, const struct rung__ahead_order *order);
 
 /** Locked: let the sweep pass one step more for each announced batch that has begun since the last
  * call, except the last `waiting` ones. */

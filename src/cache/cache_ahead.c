@@ -26,19 +26,22 @@ uint32_t rung__ahead_batches(uint64_t frames, uint64_t batch_rows, uint32_t batc
 	return fit < 2 ? 0 : (uint32_t)RUNG__MIN(fit, batches);
 }
 
-int rung__ahead_open(struct rung__cache *cache)
+int rung__ahead_open(struct rung__cache *cache, const struct rung__ahead_order *order)
 {
-	struct rung__cache_map *wanted = &cache->window.wanted;
+	struct rung__cache_window *window = &cache->window;
+	const uint64_t positions = order ? order->count : cache->shape.row_count;
 	struct rung__cache_map map;
-	const uint64_t bytes = rung__cache_map_lay_out(&map, cache->shape.row_count);
+	const uint64_t bytes = rung__cache_map_lay_out(&map, positions);
 	void *base = rung__map_growing(bytes);
 
 	if (!base)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "cold-row cache: no memory for a window of %" PRIu64 " rows",
-		                  cache->shape.row_count);
+		                  positions);
 	rung__cache_map_place(&map, base);
-	*wanted = map;
+	window->wanted = map;
+	if (order)
+		window->order = *order;
 	return 0;
 }
 
@@ -48,9 +51,41 @@ void rung__ahead_close(struct rung__cache *cache)
 
 	if (wanted->level_count > 0)
 		rung__unmap_pages(wanted->levels[0],
-		                  rung__cache_map_lay_out(wanted, cache->shape.row_count));
+		                  rung__cache_map_lay_out(wanted, wanted->row_count));
 	wanted->level_count = 0;
 }
+
+/* ---- positions ---- */
+
+static uint64_t position_of(const struct rung__cache *cache, uint64_t rank)
+{
+	const struct rung__ahead_order *order = &cache->window.order;
+
+	return order->count ? rung__id_get(order->position_of_rank, order->entry_bytes, rank)
+	                    : rank - cache->shape.rank_first;
+}
+
+static uint64_t rank_at(const struct rung__cache *cache, uint64_t position)
+{
+	const struct rung__ahead_order *order = &cache->window.order;
+
+	return order->count ? rung__id_get(order->rank_of_position, order->entry_bytes, position)
+	                    : position + cache->shape.rank_first;
+}
+
+void rung__ahead_want(const struct rung__cache *cache, uint64_t row)
+{
+	rung__cache_map_set(&cache->window.wanted,
+	                    position_of(cache, row + cache->shape.rank_first));
+}
+
+void rung__ahead_drop(const struct rung__cache *cache, uint64_t row)
+{
+	rung__cache_map_clear(&cache->window.wanted,
+	                      position_of(cache, row + cache->shape.rank_first));
+}
+
+/* ---- the sweep ---- */
 
 /* Each process of a shared cache has a private window, for which it has a share of the frames. */
 static uint64_t own_frames(const struct rung__cache *cache)
@@ -65,7 +100,7 @@ void rung__ahead_advance(const struct rung__cache *cache, struct rung__ahead *ah
                          uint64_t waiting)
 {
 	const struct rung__cache_window *window = &cache->window;
-	const uint64_t rows = cache->shape.row_count, known = window->begun_count - ahead->begun;
+	const uint64_t rows = window->wanted.row_count, known = window->begun_count - ahead->begun;
 	const uint64_t begun = known > waiting ? known - waiting : 0;
 	uint32_t batches = (uint32_t)window->listed_count;
 
@@ -87,39 +122,41 @@ void rung__ahead_advance(const struct rung__cache *cache, struct rung__ahead *ah
 bool rung__ahead_peek(struct rung__cache *cache, struct rung__ahead *ahead, uint64_t *rank_out)
 {
 	const struct rung__cache_window *window = &cache->window;
-	const uint64_t rows = cache->shape.row_count, end = ahead->row + ahead->owed;
-	uint64_t row;
+	const uint64_t rows = window->wanted.row_count, end = ahead->position + ahead->owed;
+	uint64_t at;
 
 	if (ahead->owed == 0)
 		return false;
 	/* the part that is owed can end behind the last row: it continues at the first */
-	if (!rung__cache_map_next(&window->wanted, ahead->row, &row) || row >= end) {
-		const uint64_t passed = RUNG__MIN(ahead->owed, rows - ahead->row);
+	if (!rung__cache_map_next(&window->wanted, ahead->position, &at) || at >= end) {
+		const uint64_t passed = RUNG__MIN(ahead->owed, rows - ahead->position);
 
 		ahead->owed -= passed;
-		ahead->row = (ahead->row + passed) % rows;
-		if (ahead->owed == 0 || !rung__cache_map_next(&window->wanted, 0, &row) ||
-		    row >= ahead->owed) {
-			ahead->row = (ahead->row + ahead->owed) % rows;
+		ahead->position = (ahead->position + passed) % rows;
+		if (ahead->owed == 0 || !rung__cache_map_next(&window->wanted, 0, &at) ||
+		    at >= ahead->owed) {
+			ahead->position = (ahead->position + ahead->owed) % rows;
 			ahead->owed = 0;
 			return false;
 		}
 	}
-	ahead->owed -= row - ahead->row;
-	ahead->row = row;
-	*rank_out = row + cache->shape.rank_first;
+	ahead->owed -= at - ahead->position;
+	ahead->position = at;
+	*rank_out = rank_at(cache, at);
 	return true;
 }
 
 void rung__ahead_pass(const struct rung__cache *cache, struct rung__ahead *ahead, uint64_t rank)
 {
-	const uint64_t rows = cache->shape.row_count, row = rank - cache->shape.rank_first;
+	const uint64_t rows = cache->window.wanted.row_count;
 	/* the last block of a file can be longer than the rows that are left */
-	const uint64_t end = RUNG__MIN(row + 1, rows);
-	const uint64_t passed = RUNG__MIN(end - ahead->row, ahead->owed);
+	const uint64_t end = RUNG__MIN(position_of(cache, rank) + 1, rows);
+	/* maps that are not each other's inverse can lead back; the sweep goes on in any case */
+	const uint64_t passed =
+		RUNG__MIN(end > ahead->position ? end - ahead->position : 1, ahead->owed);
 
 	ahead->owed -= passed;
-	ahead->row = (ahead->row + passed) % rows;
+	ahead->position = (ahead->position + passed) % rows;
 }
 
 enum rung__cache_lookup rung__ahead_look_up(struct rung__cache *cache,
@@ -129,7 +166,7 @@ enum rung__cache_lookup rung__ahead_look_up(struct rung__cache *cache,
 	const uint64_t row = rank - cache->shape.rank_first;
 	const uint32_t next_use = rung__cache_window_next(cache, row);
 
-	if (!cache->locked || next_use == 0 ||
+	if (!cache->locked || next_use == 0 || row >= cache->shape.row_count ||
 	    rung__cache_later(next_use, cache->clock + ahead->batches) ||
 	    rung__cache_frames_find(cache, row))
 		return RUNG__CACHE_PASS;

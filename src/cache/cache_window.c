@@ -197,7 +197,7 @@ static void enter_row(struct rung__cache *cache, struct rung__cache_batch *batch
 	batch->use_count++;
 	if (!rung__cache_uses_insert(window, link))
 		return;
-	rung__cache_map_set(&window->wanted, row);
+	rung__ahead_want(cache, row);
 	if (!cache->locked)
 		return; /* the frame, if any, cannot be updated now */
 	frame_link = rung__cache_frames_find(cache, row);
@@ -232,13 +232,12 @@ static void enter(struct rung__cache *cache, struct rung__cache_batch *batch, co
 /* ---- removing a batch ---- */
 
 /* Remove a row from the map of wanted ones if it has no use left. @return its next use, or 0 */
-static uint32_t note_unwanted(const struct rung__cache_window *window, const uint32_t *from,
-                              uint64_t row)
+static uint32_t note_unwanted(const struct rung__cache *cache, const uint32_t *from, uint64_t row)
 {
-	const uint32_t time = rung__cache_uses_time(window, from, row);
+	const uint32_t time = rung__cache_uses_time(&cache->window, from, row);
 
 	if (time == 0)
-		rung__cache_map_clear(&window->wanted, row);
+		rung__ahead_drop(cache, row);
 	return time;
 }
 
@@ -252,7 +251,7 @@ static void forget_use(struct rung__cache *cache, struct rung__cache_use *use)
 	bool first = *from && rung__cache_use_at(window, *from) == use;
 
 	rung__cache_uses_remove(window, from, use->batch);
-	note_unwanted(window, from, use->row);
+	note_unwanted(cache, from, use->row);
 	if (!first || !cache->locked)
 		return;
 	link = rung__cache_frames_find(cache, use->row);
@@ -409,7 +408,7 @@ uint32_t rung__cache_window_remove(struct rung__cache *cache, uint64_t name, uin
 		return rung__cache_uses_time(window, from, row);
 	use->over = 1;
 	batch->use_count--;
-	return note_unwanted(window, from, row);
+	return note_unwanted(cache, from, row);
 }
 
 /* ---- memory ---- */

@@ -154,9 +154,10 @@ struct rung__cache_window {
 	uint64_t name_last;
 	uint32_t time_last, time_begun; /* latest time of a known batch, and of one that began */
 	uint32_t unannounced_run;       /* batches begun since the last announced one */
-	/* the rows with uses, in the order of the file; without levels: rows are not read ahead */
+	/* positions of the rows with uses; without levels: rows are not read ahead */
 	struct rung__cache_map wanted;
-	uint64_t begun_count; /* announced batches that began */
+	struct rung__ahead_order order; /* count 0: positions are in the order of the ranks */
+	uint64_t begun_count;           /* announced batches that began */
 	/* batches that are announced and have not begun, and the sum of their rows */
 	uint64_t listed_count, listed_rows;
 };
@@ -382,6 +383,10 @@ void rung__cache_frames_rebuild(struct rung__cache *cache, uint32_t living);
 
 /** Free the memory of rung__ahead_open(). */
 void rung__ahead_close(struct rung__cache *cache);
+
+/** A row has its first use in the window, or has no use left. */
+void rung__ahead_want(const struct rung__cache *cache, uint64_t row);
+void rung__ahead_drop(const struct rung__cache *cache, uint64_t row);
 
 /* ---- cache_map.c ---- */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The store's cold-row cache in a forecast: the same code decides here and in the store which rows
- * are kept and which are read ahead. A read completes at once, so no frame is in use for a read in
- * flight: with a cache that is small next to the queue, the store needs a few more reads.
+ * are kept and which are read ahead. A read completes at once; the store, too, chooses the frame of
+ * a row when the row has been read.
  */
 #include "plan/plan_ahead.h"
 
@@ -25,11 +25,11 @@ int rung__ahead_model_open(const struct rung_plan *plan, uint32_t window, uint64
 	rc = rung__cache_open(&shape, model.index, -1, true,
 	                      RUNG__MIN(rows_max, RUNG__CACHE_WINDOW_ROWS_MAX),
 	                      RUNG__CACHE_BATCHES_MAX, &model.cache);
-	/* the positions of rows staged in place are not in the order of the ranks */
+	/* a plan does not know the positions of rows that were staged in place */
 	if (rc == 0 && window != RUNG_WINDOW_NONE && !plan->vertices_bytes) {
 		model.reads_ahead = true;
 		model.ahead.batches_max = window;
-		rc = rung__ahead_open(model.cache);
+		rc = rung__ahead_open(model.cache, NULL);
 	}
 	if (rc < 0) {
 		rung__ahead_model_close(&model);

@@ -22,8 +22,7 @@ int rung__refill_ahead_init(struct rung__refill *refill)
 		       rows = RUNG__MIN(rows_of_slot * refill->slot_count, ROWS_MAX);
 	struct rung__misses *misses = &request->misses;
 
-	if (!store->cache || store->opts.window == RUNG_WINDOW_NONE ||
-	    store->shape.layout.vertex_of_rank)
+	if (!store->cache || !rung__store_reads_ahead(store))
 		return 0;
 	misses->ranks = rung__malloc_array(rows, sizeof(*misses->ranks));
 	misses->links = rung__malloc_array(rows, sizeof(*misses->links));

@@ -282,6 +282,17 @@ struct rung_store {
 	uint32_t owner_pid; /* attached: the process that created the store; 0: unknown */
 };
 
+/** Whether rows of announced batches are read before the batches begin. Rows staged in place are
+ * read in the order of the vertices, which needs the maps in both directions. */
+static inline bool rung__store_reads_ahead(const struct rung_store *store)
+{
+	const struct rung__layout *layout = &store->shape.layout;
+
+	return store->opts.window != RUNG_WINDOW_NONE &&
+	       (!layout->vertex_of_rank ||
+	        (store->rank_of_vertex && store->shape.map_bytes == layout->vertex_bytes));
+}
+
 /**
  * Bytes of the block of a request: [ranks | ranks_tmp | rows | rows_tmp], see
  * rung__misses_lay_out(). A device reads and writes it too, so it is allocated as whole pages.

@@ -94,6 +94,20 @@ static uint64_t window_rows(const struct rung_store *store)
 	return RUNG__MIN(rows, RUNG__CACHE_WINDOW_ROWS_MAX);
 }
 
+/* Rows staged in place are in the order of the vertices. */
+static int open_window(struct rung_store *store)
+{
+	const struct rung__layout *layout = &store->shape.layout;
+	const struct rung__ahead_order order = {
+		.position_of_rank = layout->vertex_of_rank,
+		.rank_of_position = store->rank_of_vertex,
+		.entry_bytes = (unsigned)layout->vertex_bytes,
+		.count = store->shape.vertex_count,
+	};
+
+	return rung__ahead_open(store->cache, layout->vertex_of_rank ? &order : NULL);
+}
+
 /* Open the cache over an existing, a new shared, or a private index. */
 static int open_cache(struct rung_store *store, int cache_fd)
 {
@@ -116,11 +130,8 @@ static int open_cache(struct rung_store *store, int cache_fd)
 	/* a device copies rows that waited for the read of another batch from frames */
 	if (rc == 0 && !store->device)
 		rung__cache_choose_late(store->cache);
-	/* rows staged in place are in the order of the vertices, not of the ranks that the cache
-	 * knows: they are not read ahead */
-	if (rc == 0 && store->opts.window != RUNG_WINDOW_NONE &&
-	    !store->shape.layout.vertex_of_rank)
-		rc = rung__ahead_open(store->cache);
+	if (rc == 0 && rung__store_reads_ahead(store))
+		rc = open_window(store);
 	return rc == 0 ? rung__announcer_create(store, &store->announcer) : rc;
 }
 

@@ -57,7 +57,7 @@ static inline void stage(uint32_t file_count, uint64_t width)
 	struct rung_store_opts opts = { .size = sizeof(opts), .batch_rows_max = 256 };
 
 	script_reset();
-	files = file_count;
+	files = fixture_in_place() ? 1 : file_count; /* rows in place are in one file */
 	fixture_open_files(&f, files, ROWS, width, RUNG_BYTES_MAX, &opts, &script_reader);
 	cr_assert_eq(rung_store_close(f.store), 0);
 	f.store = NULL;
@@ -79,6 +79,7 @@ static inline void open_store(uint64_t kept, struct rung_store_opts opts)
 	atomic_store(&bad_offset, 0);
 	atomic_store(&short_of_all, 0);
 	opts.size = sizeof(opts);
+	opts.vertex_ids = fixture_in_place();
 	opts.batch_rows_max = 512;
 	opts.requests_max = 8;
 	plan_opts.cache_bytes = cache_bytes;

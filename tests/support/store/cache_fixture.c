@@ -42,7 +42,7 @@ void cache_fixture_open(struct cache_fixture *f, const struct rung__cache_shape 
 	f->contents = shared_memory(shape->frame_count * sizeof(*f->contents), -1);
 	need(rung__cache_open(shape, f->index, f->fd, true, rows_max, batches_max, &f->cache) ==
 	                     0 &&
-	             rung__ahead_open(f->cache) == 0,
+	             rung__ahead_open(f->cache, NULL) == 0,
 	     "opening");
 	rung__cache_choose_late(f->cache);
 }
@@ -62,7 +62,7 @@ void cache_fixture_attach(struct cache_fixture *f, const struct cache_fixture *f
 	f->wrong = 0;
 	need(rung__cache_open(&f->shape, f->index, f->fd, false, rows_max, batches_max,
 	                      &f->cache) == 0 &&
-	             rung__ahead_open(f->cache) == 0,
+	             rung__ahead_open(f->cache, NULL) == 0,
 	     "opening");
 	rung__cache_choose_late(f->cache);
 }

@@ -290,7 +290,7 @@ Test(cache_ahead, steps_add_up_to_whole_sweeps)
 		cr_assert_eq(ahead.owed, step);
 		passed += ahead.owed;
 		sweep(&ahead);
-		cr_assert_eq(ahead.row, passed % ROWS);
+		cr_assert_eq(ahead.position, passed % ROWS);
 	}
 	advance(&ahead, 0); /* no batch has begun since */
 	cr_assert_eq(ahead.owed, 0);
@@ -301,7 +301,7 @@ Test(cache_ahead, steps_add_up_to_whole_sweeps)
 	cr_assert_eq(ahead.batches, 4);
 	cr_assert_eq(ahead.owed, ROWS);
 	sweep(&ahead);
-	cr_assert_eq(ahead.row, passed % ROWS);
+	cr_assert_eq(ahead.position, passed % ROWS);
 	close_cache();
 }
 
@@ -325,7 +325,7 @@ Test(cache_ahead, a_batch_that_waits_gets_its_step_later)
 	advance(&ahead, 0);
 	cr_assert_eq(ahead.owed, 3 * ahead.step);
 	sweep(&ahead);
-	cr_assert_eq(ahead.row, 3 * ahead.step);
+	cr_assert_eq(ahead.position, 3 * ahead.step);
 	close_cache();
 }
 
@@ -375,12 +375,12 @@ Test(cache_ahead, passing_behind_the_last_row_continues_at_the_first)
 	advance(&ahead, 0);
 	cr_assert_eq(ahead.owed, ROWS);
 	rung__ahead_pass(f.cache, &ahead, RANK_FIRST + 9);
-	cr_assert_eq(ahead.row, 10);
+	cr_assert_eq(ahead.position, 10);
 	cr_assert_eq(ahead.owed, ROWS - 10);
 	ahead.owed = ROWS;
 	/* a block of rows of another file can end behind the last row */
 	rung__ahead_pass(f.cache, &ahead, RANK_FIRST + ROWS + 50);
-	cr_assert_eq(ahead.row, 0);
+	cr_assert_eq(ahead.position, 0);
 	cr_assert_eq(ahead.owed, 10);
 	close_cache();
 }
@@ -455,4 +455,43 @@ Test(cache_ahead, a_window_is_as_long_as_the_frames_allow)
 	cr_assert_eq(rung__ahead_batches(0, 100, 10), 0);
 	cr_assert_eq(rung__ahead_batches(0, 0, 10), 10); /* no rows need no frames */
 	cr_assert_eq(rung__ahead_batches(UINT32_MAX, 1, 4096), 4096);
+}
+
+#define COUNT (RANK_FIRST + ROWS)
+
+Test(cache_ahead, the_sweep_follows_the_order_of_the_file)
+{
+	static uint32_t position_of_rank[COUNT], rank_of_position[COUNT];
+	const struct rung__ahead_order order = { position_of_rank, rank_of_position, 4, COUNT };
+	struct rung__ahead ahead = { .owed = COUNT };
+	uint64_t ranks[20], batch, rank, at = 0, found = 0;
+	struct rung__cache_slot slot;
+
+	for (uint32_t r = 0; r < COUNT; r++) {
+		position_of_rank[r] = COUNT - 1 - r;
+		rank_of_position[COUNT - 1 - r] = r;
+	}
+	open_cache(100);
+	rung__ahead_close(f.cache);
+	cr_assert_eq(rung__ahead_open(f.cache, &order), 0);
+	for (uint64_t i = 0; i < 20; i++)
+		ranks[i] = RANK_FIRST + i * 11;
+	cr_assert_eq(rung__cache_announce(f.cache, ranks, 20, &batch), 0);
+	rung__cache_lock(f.cache);
+	for (; rung__ahead_peek(f.cache, &ahead, &rank); found++) {
+		cr_assert(found == 0 || position_of_rank[rank] > at);
+		at = position_of_rank[rank];
+		rung__ahead_pass(f.cache, &ahead, rank);
+	}
+	cr_assert_eq(found, 20);
+	/* a damaged map leads back, and to rows that cannot be cached, but the sweep ends */
+	for (uint32_t p = 0; p < COUNT; p++)
+		rank_of_position[p] = RANK_FIRST - 1;
+	for (ahead.owed = COUNT; rung__ahead_peek(f.cache, &ahead, &rank);) {
+		cr_assert_eq(rung__ahead_look_up(f.cache, &ahead, rank, 0, &slot),
+		             RUNG__CACHE_PASS);
+		rung__ahead_pass(f.cache, &ahead, rank);
+	}
+	rung__cache_unlock(f.cache);
+	cache_fixture_close(&f); /* the walk over the lists does not know the order */
 }

@@ -50,7 +50,8 @@ def open(path: str | os.PathLike[str], host: Size | None = None, *, gpu: Size | 
             the others: bytes, "1GiB", "10%" of the lists, "max", or "auto", which divides `host` by
             the reads of batches sampled as given at staging. Loaders and samplers use these lists
             (default: none; loaders load the graph, which is not part of `host`)
-        vertex_ids: ids are original vertices; False: only ranks, which saves 4 bytes per vertex
+        vertex_ids: ids are original vertices; False: only ranks, which saves 4 bytes per vertex,
+            but rows that were staged in place are then not read ahead (`window`)
         queue_depth, engine, merge_gap, buffered: see rung-bench(1); 0: default
         numa: "auto", "interleave", "none" or the number of a NUMA node, see rung-bench(1)
         read_timeout: seconds after which a read fails; 0: 30 s

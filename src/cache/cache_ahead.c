@@ -2,13 +2,14 @@
 /*
  * Reading ahead: which rows of the announced batches are read before their batches begin.
  *
- * The file is swept in as many parts as the window has batches, one part per batch that begins.
- * Wherever the sweep passes, it reads all rows that a batch of the window needs, near rows with one
- * read, and frames hold them until their last use. So a row is read once for all batches that want
- * it, and a read has the rows of several batches. Each row needs its frame for half a sweep on
- * average: reading all batches of a window at once needs twice as many frames. AGNES (KDD 2026)
- * reads the blocks of several batches that were prepared together; here the batches are those of
- * any trainer.
+ * The file is swept in parts, one per batch that begins, and in one part less than the window has
+ * batches: the whole file is passed before a batch begins that was announced as the last of the
+ * window. Wherever the sweep passes, it reads all rows that a batch of the window needs, near rows
+ * with one read, and frames hold them until their last use. So a row is read once for all batches
+ * that want it, and a read has the rows of several batches. Each row needs its frame for half a
+ * sweep on average: reading all batches of a window at once needs twice as many frames. AGNES (KDD
+ * 2026) reads the blocks of several batches that were prepared together; here the batches are those
+ * of any trainer.
  *
  * A store and a forecast call the same functions.
  */
@@ -113,7 +114,7 @@ void rung__ahead_advance(const struct rung__cache *cache, struct rung__ahead *ah
 		batches = rung__ahead_batches(own_frames(cache), window->listed_rows / batches,
 		                              batches);
 	ahead->batches = batches;
-	ahead->step = batches ? (rows - 1) / batches + 1 : 0;
+	ahead->step = batches ? (rows - 1) / RUNG__MAX(batches - 1, 1u) + 1 : 0;
 	ahead->owed =
 		batches ? RUNG__MIN(ahead->owed + RUNG__MIN(begun, batches) * ahead->step, rows)
 			: 0;

@@ -277,7 +277,7 @@ Test(cache_ahead, scarce_frames_get_the_rows_that_are_needed_first)
 Test(cache_ahead, steps_add_up_to_whole_sweeps)
 {
 	struct rung__ahead ahead = { .batches_max = 7 };
-	uint64_t passed = 0, step = (ROWS - 1) / 7 + 1;
+	uint64_t passed = 0, step = (ROWS - 1) / 6 + 1;
 
 	open_cache(ROWS);
 	for (uint64_t n = 0; n < 30; n++)

@@ -121,11 +121,11 @@
  * files: for each batch that begins it passes one part, of one fewer than the window has batches,
  * and reads the rows there that any batch of the window needs, with as few reads as possible. The
  * cache holds a row until the last of these batches has used it, so a row needs memory for half a
- * sweep on average. Reads of the batch that has begun come first. The window is opts.window batches long,
- * or as long as the rows of the cache suffice for; where one batch has more rows than the cache,
- * nothing is read ahead. A window of one batch is read only while no gather waits for reads. Rows
- * of a batch that is never gathered leave the window when 64 later batches have begun. Rows staged
- * in place are read ahead, in the order of the vertices, if opts.vertex_ids is set.
+ * sweep on average. Reads of the batch that has begun come first. The window is opts.window batches
+ * long, or as long as the rows of the cache suffice for; where one batch has more rows than the
+ * cache, nothing is read ahead. A window of one batch is read only while no gather waits for reads.
+ * Rows of a batch that is never gathered leave the window when 64 later batches have begun. Rows
+ * staged in place are read ahead, in the order of the vertices, if opts.vertex_ids is set.
  *
  * Waiting on a stream. If no row of the store is in a file, the host does not wait in
  * rung_request_wait_stream(). Otherwise it waits until the cold rows of the request are known and

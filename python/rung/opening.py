@@ -50,13 +50,12 @@ def open(path: str | os.PathLike[str], host: Size | None = None, *, gpu: Size | 
             the others: bytes, "1GiB", "10%" of the lists, "max", or "auto", which divides `host` by
             the reads of batches sampled as given at staging. Loaders and samplers use these lists
             (default: none; loaders load the graph, which is not part of `host`)
-        vertex_ids: ids are original vertices; False: only ranks, which saves 4 bytes per vertex,
-            but rows that were staged in place are then not read ahead (`window`)
+        vertex_ids: ids are original vertices; False: only ranks, which saves 4 bytes per vertex
         queue_depth, engine, merge_gap, buffered: see rung-bench(1); 0: default
         numa: "auto", "interleave", "none" or the number of a NUMA node, see rung-bench(1)
         read_timeout: seconds after which a read fails; 0: 30 s
         window: announced batches whose cold rows are read together before they begin: a number, 0
-            (none), or "auto", which follows `cache`
+            (none), or "auto", which follows `cache`. Rows staged in place need `vertex_ids` for it
         profile: output of `rung numa --json` on this machine, which determines `queue_depth`,
             `merge_gap` and `numa` if they are not given
         requests, batch_rows: most gathers in flight (default 8), most ids of one (default 1 Mi)

@@ -160,18 +160,28 @@ struct rung__ahead_order {
 	uint64_t count;
 };
 
+#define RUNG__AHEAD_PARTS 256u
+
 /** The sweep over the rows of one reader, such as a refill thread. Zero is a new one. */
 struct rung__ahead {
 	uint32_t batches_max; /* of its window; 0: as many as the frames suffice for */
+	uint64_t near_rows;   /* rows at most so far from each other share a read */
 	uint32_t batches;     /* in the window now; 0: nothing is read ahead */
 	uint64_t position;    /* of the sweep, in rows: see rung__ahead_open() */
-	uint64_t step;        /* rows that it passes per batch that begins */
+	uint64_t step;        /* rows that it passed for the last batch that began */
 	uint64_t owed;        /* rows that it may still pass until the next batch begins */
 	uint64_t begun;       /* announced batches that had begun when it was last advanced */
+	/* of equal parts of the file: the rows that were read ahead since the sweep was last at the
+	 * first row, and the expected share of a whole sweep; weight_sum 0: equal shares */
+	uint32_t found[RUNG__AHEAD_PARTS], weights[RUNG__AHEAD_PARTS];
+	uint64_t weight_sum;
 };
 
-/** The longest window of batches with `batch_rows` rows each, at most `batches` of them. */
-uint32_t rung__ahead_batches(uint64_t frames, uint64_t batch_rows, uint32_t batches);
+/**
+ * The longest window of batches with `batch_rows` rows each, at most `batches` of them; 0: none.
+ * @param sparse  few of the rows of the batches are near each other in the file
+ */
+uint32_t rung__ahead_batches(uint64_t frames, uint64_t batch_rows, uint32_t batches, bool sparse);
 
 /**
  * Let the rows of announced batches be read ahead. rung__cache_close() frees the memory, one bit
@@ -198,9 +208,9 @@ void rung__ahead_pass(const struct rung__cache *cache, struct rung__ahead *ahead
  * @return KEEP, as from rung__cache_look_up(); or PASS: it is cached or being read, or no batch of
  *         the window needs it, or no frame is available. Its uses stay in the window
  */
-enum rung__cache_lookup rung__ahead_look_up(struct rung__cache *cache,
-                                            const struct rung__ahead *ahead, uint64_t rank,
-                                            uint32_t reader, struct rung__cache_slot *slot_out);
+enum rung__cache_lookup rung__ahead_look_up(struct rung__cache *cache, struct rung__ahead *ahead,
+                                            uint64_t rank, uint32_t reader,
+                                            struct rung__cache_slot *slot_out);
 
 /**
  * A row has been read that was looked up with KEEP, and `frame` is the result.

@@ -232,7 +232,7 @@ static void enter(struct rung__cache *cache, struct rung__cache_batch *batch, co
 /* ---- removing a batch ---- */
 
 /* Remove a row from the map of wanted ones if it has no use left. @return its next use, or 0 */
-static uint32_t note_unwanted(const struct rung__cache *cache, const uint32_t *from, uint64_t row)
+static uint32_t note_unwanted(struct rung__cache *cache, const uint32_t *from, uint64_t row)
 {
 	const uint32_t time = rung__cache_uses_time(&cache->window, from, row);
 

@@ -156,6 +156,7 @@ struct rung__cache_window {
 	uint32_t unannounced_run;       /* batches begun since the last announced one */
 	/* positions of the rows with uses; without levels: rows are not read ahead */
 	struct rung__cache_map wanted;
+	uint64_t wanted_count;
 	struct rung__ahead_order order; /* count 0: positions are in the order of the ranks */
 	uint64_t begun_count;           /* announced batches that began */
 	/* batches that are announced and have not begun, and the sum of their rows */
@@ -385,8 +386,8 @@ void rung__cache_frames_rebuild(struct rung__cache *cache, uint32_t living);
 void rung__ahead_close(struct rung__cache *cache);
 
 /** A row has its first use in the window, or has no use left. */
-void rung__ahead_want(const struct rung__cache *cache, uint64_t row);
-void rung__ahead_drop(const struct rung__cache *cache, uint64_t row);
+void rung__ahead_want(struct rung__cache *cache, uint64_t row);
+void rung__ahead_drop(struct rung__cache *cache, uint64_t row);
 
 /* ---- cache_map.c ---- */
 

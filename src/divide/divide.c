@@ -19,8 +19,7 @@
 #define GRID        8u /* divisions of the first round, less one */
 #define STEPS       3u /* rounds of half the distance */
 #define CACHE_STEPS 7u
-/* shares of the budget without lists, for the cold-row cache, which also holds the rows that are
- * read ahead */
+/* of the budget without lists, for the cache, which also holds the rows that are read ahead */
 static const double cache_shares[CACHE_STEPS] = { 0, 0.0625, 0.125, 0.25, 0.5, 0.75, 0.9 };
 
 /* A division and the reads per batch that it needs. */
@@ -134,10 +133,12 @@ static int search_structure(struct divider *div, uint64_t least, uint64_t most)
 		rc = try(div, i < GRID ? least + i * step : most, cache_shares[2]);
 	for (uint32_t i = 0; i < CACHE_STEPS && rc == 0 && !div->keeps_cache; i++)
 		rc = try(div, div->best.structure_bytes, cache_shares[i]);
-	/* again: a large cache moves the best lists, and windows of whole batches are uneven */
-	for (uint64_t i = step ? 0 : GRID; i <= GRID && rc == 0 && !div->keeps_cache; i++)
-		rc = try(div, i < GRID ? least + i * step : most,
-		         best_cache_share(div, i < GRID ? least + i * step : most));
+	/* again, twice as fine: a large cache moves the best lists, and windows are uneven */
+	for (uint64_t i = step ? 0 : 2 * GRID; i <= 2 * GRID && rc == 0 && !div->keeps_cache; i++) {
+		const uint64_t at = i < 2 * GRID ? least + i * step / 2 : most;
+
+		rc = try(div, at, best_cache_share(div, at));
+	}
 	for (uint32_t i = 0; i < STEPS && rc == 0; i++) {
 		const uint64_t middle = div->best.structure_bytes;
 

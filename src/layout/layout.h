@@ -130,6 +130,12 @@ struct rung__read_rule {
 	bool apart; /* true: rows never share a read */
 };
 
+/** The number of rows over which a read can extend to include another one. */
+static inline uint64_t rung__rule_near_rows(const struct rung__read_rule *rule, uint64_t row_stride)
+{
+	return rule->apart ? 0 : rule->merge_gap_bytes / row_stride;
+}
+
 /**
  * Whether the row at `offset` joins the read of the rows before it in the file. It does if the
  * bytes between the two aligned reads are worth reading, and the joined read is not too long.

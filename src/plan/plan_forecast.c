@@ -314,6 +314,7 @@ static int add_recorded(struct rung__forecaster *f, rung_forecast_next_fn next, 
 
 	if (rc == 0 && record.batches > 0) {
 		rc = rung__ahead_model_open(f->plan, f->opts.window, record.count, &f->ahead);
+		f->ahead.ahead.near_rows = rung__rule_near_rows(&f->rule, f->plan->row_stride);
 		if (rc == 0)
 			rc = add_announced(f, &record);
 		rung__ahead_model_close(&f->ahead);

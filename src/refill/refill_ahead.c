@@ -77,6 +77,7 @@ void rung__refill_ahead_advance(struct rung__refill *refill)
 	/* a batch that waits gets its own reads first, and then its step of the sweep */
 	RUNG__QUEUE_EACH(part, &refill->issuing, struct rung__part, link)
 	waiting++;
+	refill->ahead.near_rows = rung__rule_near_rows(&refill->rule, refill->layout.row_stride);
 	rung__cache_lock(refill->cache);
 	rung__ahead_advance(refill->cache, &refill->ahead, waiting);
 	rung__cache_unlock(refill->cache);

@@ -1,130 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reading ahead of the batches: maps of rows against a plain array, and the sweep, which has passed
- * every row of a batch before the batch begins. */
+/* Reading ahead: the sweep has passed every row of a batch before the batch begins. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cache_fixture.h"
 #include "graphs.h"
-
-/* ---- maps ---- */
-
-#define MAP_ROWS_MAX (64u * 64 * 64 + 70)
-
-static struct rung__cache_map map;
-static bool naive[MAP_ROWS_MAX];
-static uint64_t *words;
-
-static uint64_t open_map(uint64_t rows)
-{
-	const uint64_t bytes = rung__cache_map_lay_out(&map, rows);
-
-	words = calloc(1, bytes);
-	cr_assert(words);
-	rung__cache_map_place(&map, words);
-	memset(naive, 0, sizeof(naive));
-	return bytes;
-}
-
-/* The answers from `row` on must be those of the array. */
-static void check_map(uint64_t row)
-{
-	uint64_t next = row, last = map.row_count, found = UINT64_MAX;
-
-	while (next < map.row_count && !naive[next])
-		next++;
-	cr_assert_eq(rung__cache_map_next(&map, row, &found), next < map.row_count);
-	if (next < map.row_count)
-		cr_assert_eq(found, next, "%llu of %llu: %llu, not %llu", (unsigned long long)row,
-		             (unsigned long long)map.row_count, (unsigned long long)found,
-		             (unsigned long long)next);
-	while (last > 0 && !naive[last - 1])
-		last--;
-	cr_assert_eq(rung__cache_map_last(&map, &found), last > 0);
-	if (last > 0)
-		cr_assert_eq(found, last - 1);
-}
-
-/* Rows at the first and last bits of words, of all levels. */
-static uint64_t edge_row(uint64_t *state, uint64_t rows)
-{
-	static const uint64_t units[] = { 1, 64, 64 * 64, 64 * 64 * 64 };
-	const uint64_t unit = units[test_random(state) % 4];
-	const uint64_t row = test_random(state) % (rows / unit + 1) * unit + test_random(state) % 3;
-
-	return row > 0 ? row - 1 : 0;
-}
-
-Test(cache_ahead, a_map_answers_as_an_array_does)
-{
-	static const uint64_t sizes[] = {
-		1,
-		2,
-		63,
-		64,
-		65,
-		128,
-		4095,
-		4096,
-		4097,
-		4160,
-		64 * 64 * 64 - 1,
-		64 * 64 * 64,
-		64 * 64 * 64 + 1,
-		MAP_ROWS_MAX,
-	};
-	uint64_t state = 4;
-
-	for (unsigned s = 0; s < RUNG__ARRAY_LEN(sizes); s++) {
-		const uint64_t rows = sizes[s];
-
-		open_map(rows);
-		check_map(0);
-		for (unsigned step = 0; step < 1500; step++) {
-			const uint64_t row = edge_row(&state, rows);
-			const bool inside = row<rows, set = test_random(&state) % 3> 0;
-
-			cr_assert_eq(set ? rung__cache_map_set(&map, row)
-			                 : rung__cache_map_clear(&map, row),
-			             inside && naive[row] != set);
-			if (inside)
-				naive[row] = set;
-			if (step % 8 == 0)
-				check_map(edge_row(&state, rows));
-		}
-		/* empty it again: no bit of a higher level may be left */
-		for (uint64_t row = 0; row < rows; row++)
-			cr_assert_eq(rung__cache_map_clear(&map, row), naive[row]);
-		for (unsigned level = 0; level < map.level_count; level++) {
-			for (uint64_t word = 0; word < map.level_words[level]; word++)
-				cr_assert_eq(map.levels[level][word], 0);
-		}
-		free(words);
-	}
-}
-
-/* Another process can write anything into a map in shared memory. */
-Test(cache_ahead, a_damaged_map_is_left_in_bounded_time_and_gives_no_row_outside)
-{
-	uint64_t state = 9, bytes = open_map(MAP_ROWS_MAX), found;
-
-	for (unsigned round = 0; round < 3000; round++) {
-		for (unsigned i = 0; i < 4; i++)
-			words[test_random(&state) % (bytes / 8)] =
-				round % 2 ? test_random(&state) : (uint64_t)0 - round % 3 % 2;
-		if (rung__cache_map_next(&map, edge_row(&state, MAP_ROWS_MAX), &found))
-			cr_assert_lt(found, MAP_ROWS_MAX);
-		/* its caller looks the row up, and finds no frame for one that does not exist */
-		if (rung__cache_map_last(&map, &found))
-			cr_assert_lt(found, map.level_words[0] * 64);
-		rung__cache_map_set(&map, edge_row(&state, MAP_ROWS_MAX));
-		rung__cache_map_clear(&map, edge_row(&state, MAP_ROWS_MAX));
-	}
-	free(words);
-}
-
-/* ---- the sweep ---- */
 
 #define RANK_FIRST 100u
 #define ROWS       1003u
@@ -254,7 +135,7 @@ Test(cache_ahead, scarce_frames_get_the_rows_that_are_needed_first)
 	unsigned hits[2] = { 0 };
 
 	for (unsigned reads_ahead = 0; reads_ahead < 2; reads_ahead++) {
-		struct rung__ahead ahead = { .batches = 0 };
+		struct rung__ahead ahead = { .near_rows = ROWS };
 
 		open_cache(2 * BATCH);
 		for (uint64_t n = 0, known = 0; n < BATCHES; n++) {
@@ -277,7 +158,7 @@ Test(cache_ahead, scarce_frames_get_the_rows_that_are_needed_first)
 Test(cache_ahead, steps_add_up_to_whole_sweeps)
 {
 	struct rung__ahead ahead = { .batches_max = 7 };
-	uint64_t passed = 0, step = (ROWS - 1) / 6 + 1;
+	uint64_t passed = 0;
 
 	open_cache(ROWS);
 	for (uint64_t n = 0; n < 30; n++)
@@ -286,11 +167,14 @@ Test(cache_ahead, steps_add_up_to_whole_sweeps)
 		gather(n);
 		advance(&ahead, 0);
 		cr_assert_eq(ahead.batches, 7);
-		cr_assert_eq(ahead.step, step);
-		cr_assert_eq(ahead.owed, step);
+		cr_assert_eq(ahead.owed, ahead.step);
+		/* equal steps, until the first sweep has shown where the rows are */
+		cr_assert(n >= 6 || ahead.step == (ROWS - 1) / 6 + 1);
 		passed += ahead.owed;
 		sweep(&ahead);
 		cr_assert_eq(ahead.position, passed % ROWS);
+		/* each row is passed in time for its batch */
+		cr_assert_geq(passed, (n + 1) / 7 * ROWS);
 	}
 	advance(&ahead, 0); /* no batch has begun since */
 	cr_assert_eq(ahead.owed, 0);
@@ -302,6 +186,37 @@ Test(cache_ahead, steps_add_up_to_whole_sweeps)
 	cr_assert_eq(ahead.owed, ROWS);
 	sweep(&ahead);
 	cr_assert_eq(ahead.position, passed % ROWS);
+	close_cache();
+}
+
+/* Hot rows are near each other: a step passes few of them, or many others. */
+Test(cache_ahead, steps_have_about_the_same_number_of_rows)
+{
+	struct rung__ahead ahead = { .weight_sum = 0 };
+	uint64_t most = 0, least = ROWS;
+
+	open_cache(ROWS);
+	for (uint32_t i = 0; i < 100; i++) /* 900 of 1000 rows are in the first tenth */
+		ahead.found[i * RUNG__AHEAD_PARTS / 100] += i < 10 ? 90 : 1;
+	ahead.position = ROWS - 1;
+	ahead.owed = 1;
+	rung__cache_lock(f.cache);
+	rung__ahead_pass(f.cache, &ahead, RANK_FIRST + ROWS - 1); /* the end of a sweep */
+	cr_assert_eq(ahead.position, 0);
+	rung__cache_unlock(f.cache);
+	for (uint64_t n = 0; n < 12; n++)
+		announce(n);
+	for (uint64_t n = 0, at = 0; n < 3; n++, at += ahead.step) {
+		ahead.batches_max = 9;
+		ahead.owed = 0;
+		ahead.position = at;
+		gather(n);
+		advance(&ahead, 0);
+		most = RUNG__MAX(most, ahead.step);
+		least = RUNG__MIN(least, ahead.step);
+	}
+	cr_assert_lt(least, ROWS / 20);
+	cr_assert_lt(most, ROWS / 10);
 	close_cache();
 }
 
@@ -446,15 +361,19 @@ Test(cache_ahead, the_map_of_wanted_rows_follows_whatever_happens_to_batches)
 
 Test(cache_ahead, a_window_is_as_long_as_the_frames_allow)
 {
-	cr_assert_eq(rung__ahead_batches(85, 100, 10), 0); /* 1.49 batches */
-	cr_assert_eq(rung__ahead_batches(86, 100, 10), 2);
-	cr_assert_eq(rung__ahead_batches(1000, 100, 10), 10);
-	cr_assert_eq(rung__ahead_batches(500, 100, 10), 9);
-	cr_assert_eq(rung__ahead_batches(1000, 100, 1), 1); /* the last one that is known */
-	cr_assert_eq(rung__ahead_batches(1000, 100, 0), 0);
-	cr_assert_eq(rung__ahead_batches(0, 100, 10), 0);
-	cr_assert_eq(rung__ahead_batches(0, 0, 10), 10); /* no rows need no frames */
-	cr_assert_eq(rung__ahead_batches(UINT32_MAX, 1, 4096), 4096);
+	cr_assert_eq(rung__ahead_batches(85, 100, 10, false), 0); /* 1.49 batches */
+	cr_assert_eq(rung__ahead_batches(86, 100, 10, false), 2);
+	cr_assert_eq(rung__ahead_batches(1000, 100, 10, false), 10);
+	cr_assert_eq(rung__ahead_batches(500, 100, 10, false), 9);
+	cr_assert_eq(rung__ahead_batches(500, 100, 10, true), 4);
+	cr_assert_eq(rung__ahead_batches(400, 100, 10, true), 2);
+	cr_assert_eq(rung__ahead_batches(399, 100, 10, true), 0);
+	cr_assert_eq(rung__ahead_batches(200, 100, 10, true), 0);
+	cr_assert_eq(rung__ahead_batches(1000, 100, 1, false), 1); /* the last one that is known */
+	cr_assert_eq(rung__ahead_batches(1000, 100, 0, false), 0);
+	cr_assert_eq(rung__ahead_batches(0, 100, 10, false), 0);
+	cr_assert_eq(rung__ahead_batches(0, 0, 10, true), 10); /* no rows need no frames */
+	cr_assert_eq(rung__ahead_batches(UINT32_MAX, 1, 4096, true), 4096);
 }
 
 #define COUNT (RANK_FIRST + ROWS)

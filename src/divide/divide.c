@@ -24,9 +24,8 @@ static const double cache_shares[CACHE_STEPS] = { 0, 0.0625, 0.125, 0.25, 0.5, 0
 
 /* A division and the reads per batch that it needs. */
 struct split {
-	uint64_t structure_bytes;
-	uint64_t cache_bytes;         /* RUNG_BYTES_MAX: all that rows and lists leave */
-	double row_reads, list_reads; /* infinite: the budget cannot hold it */
+	uint64_t structure_bytes, cache_bytes; /* cache RUNG_BYTES_MAX: all that is left */
+	double row_reads, list_reads;          /* infinite: the budget cannot hold it */
 };
 
 struct divider {

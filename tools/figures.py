@@ -66,11 +66,30 @@ def scale_model():
     rows += [(name, size_text(other["smallest_limit_bytes"]), other["epoch_s"],
               f"{digits(other['epoch_s'] / ours)} times the epoch of rung")
              for name, other in sorted(others, key=lambda pair: pair[1]["epoch_s"])]
+    rows.append(consumer_row())
     title = (f"{model['vertices'] / 1e6:.1f} M vertices, "
              f"{size_text(model['vertices'] * model['row_bytes'])} of rows, GraphSAGE (25, 15)")
     return [f"| {title} | memory limit | s/epoch | |", "|---|--:|--:|---|",
-            *(f"| {name} | {memory} | {digits(seconds)} | {note} |"
-              for name, memory, seconds, note in rows)]
+            *(f"| {name} | {memory} | {seconds if isinstance(seconds, str) else digits(seconds)} | "
+              f"{note} |" for name, memory, seconds, note in rows)]
+
+
+def consumer_row():
+    """Batches for a consumer at a fixed rate, with and without the window."""
+    found = [record(f"scale_model_{scale}_consumer") for scale in (64, 16)]
+    phases = [{phase["name"]: phase["report"] for phase in one["phases"] if "report" in phase}
+              for one in found]
+
+    def both(scale, key):
+        return [key(phases[scale][name]) for name in ("consumer", "consumer_without_window")]
+
+    seconds = [both(i, lambda report: report["epochs"][0]["seconds"]) for i in range(2)]
+    reads = [both(i, lambda report: report["device_reads"]) for i in range(2)]
+    rate = phases[0]["consumer"]["consumer"]
+    return (f"{rate:.0f} batches/s consumed; **rung** with window, without",
+            "; 1/16: ".join(size_text(one["limit_bytes"]) for one in found),
+            "; ".join(f"{digits(one)}, {digits(other)}" for one, other in seconds),
+            "; ".join(f"{one / other:.2f}" for one, other in reads) + " times the reads")
 
 
 def cold_reads():

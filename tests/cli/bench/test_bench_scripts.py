@@ -198,7 +198,7 @@ class BenchScripts(CliTest):
         self.assertGreater(ahead["window_rows_over_cache_rows"], 4)
         for result in (blind, ahead):
             # frames are chosen when rows arrive, a little later than in the model
-            self.assertLess(result["hits"], 1.05 * result["belady_hits"])
+            self.assertLess(result["hits"], 1.01 * result["belady_hits"])
             self.assertLess(result["belady_hits"], result["rows"])
         self.assertGreater(ahead["hits_over_belady"], 0.9)
         self.assertGreater(ahead["hits"], ahead["static_hits"])

@@ -1,8 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Element types of arrays. rung copies rows as bytes; it records the element type for the code that
- * computes with them.
+ * Element types of arrays, and quantized rows. rung copies other rows as bytes; it records the
+ * element type for the code that computes with them.
+ *
+ * Quantized rows: features stored with 8 or 4 bits per value, and converted to floating point while
+ * a gather copies them. docs/FORMAT.md describes the bytes.
+ *
+ * A value x is stored as the code q that is nearest to x / s, where s is the scale, and is read as
+ * q * s, computed in float32. Quantization is symmetric: zero is stored as zero. Ties are rounded
+ * to even. The scale is the largest magnitude divided by the largest code, so no value is clipped.
+ *
+ * | format | codes | largest error of a value |
+ * |---|---|---|
+ * | int8 | -127 to 127 | s / 2, which is 1/254 of the largest magnitude |
+ * | int4 | -7 to 7 | s / 2, which is 1/14 of the largest magnitude |
+ * | fp8 | E4M3 without infinities, up to 448 | 1/16 of the value, or s / 1024 near zero |
+ *
+ * With a scale per row, each row begins with its scale, so that a row is still one read. With a
+ * scale per column, the scales are in the manifest. Rows of few values, or columns of very
+ * different magnitudes, favour scales per column.
+ *
+ * The formats int8 and int4 are those of symmetric quantization in ONNX; fp8 is E4M3 of the OCP
+ * 8-bit floating point specification.
  */
 #ifndef RUNG_DTYPE_H
 #define RUNG_DTYPE_H
@@ -57,6 +77,31 @@ struct rung_array_info {
 	uint64_t dims[RUNG_DIMS_MAX];
 	uint64_t row_count; /**< dims[0] */
 	uint64_t row_bytes; /**< bytes of one row */
+};
+
+/** How the values of quantized rows are stored. */
+enum rung_quant_format {
+	RUNG_QUANT_NONE = 0, /**< rows are stored as they were given */
+	RUNG_QUANT_INT8,
+	RUNG_QUANT_INT4,
+	RUNG_QUANT_FP8
+};
+
+/** The values that share a scale. */
+enum rung_quant_scales {
+	RUNG_SCALES_ROW = 0, /**< those of a row */
+	RUNG_SCALES_COLUMN   /**< those of a column */
+};
+
+/** The quantization of a dataset's rows. */
+struct rung_quantization {
+	enum rung_quant_format format; /**< RUNG_QUANT_NONE: the other members are zero */
+	enum rung_quant_scales scales;
+	uint64_t columns; /**< values of a row */
+	/** bytes of a stored row: the scale if there is one per row (float32), the codes, and zeros
+	 * up to a multiple of 4 bytes. int4: column 2 i is in the low half of byte i */
+	uint64_t row_bytes;
+	const float *column_scales; /**< [columns]; NULL with a scale per row */
 };
 
 /**

@@ -37,14 +37,15 @@ struct rung_dataset_info {
 	uint32_t format_version;
 	uint64_t vertex_count;
 	uint64_t edge_count;
-	struct rung_array_info features; /**< element type and shape of the features */
-	uint64_t row_stride;             /**< bytes from one row to the next, at least row_bytes */
-	uint64_t feature_bytes;          /**< vertex_count * row_bytes */
-	unsigned index_bytes;            /**< of graph indices, maps and splits: 4 or 8 */
-	const char *score_method;        /**< such as "blend", or "given" */
-	uint32_t score_iterations;       /**< 0 if it does not apply */
-	double score_damping;            /**< 0 if it does not apply */
-	const uint32_t *fanouts;         /**< [fanout_count] given at staging */
+	/** element type and shape of the features, as they were given at staging */
+	struct rung_array_info features;
+	uint64_t row_stride;       /**< bytes from one stored row to the next, at least row_bytes */
+	uint64_t feature_bytes;    /**< vertex_count * stored_row_bytes */
+	unsigned index_bytes;      /**< of graph indices, maps and splits: 4 or 8 */
+	const char *score_method;  /**< such as "blend", or "given" */
+	uint32_t score_iterations; /**< 0 if it does not apply */
+	double score_damping;      /**< 0 if it does not apply */
+	const uint32_t *fanouts;   /**< [fanout_count] given at staging */
 	uint32_t fanout_count;
 	uint32_t batch_size; /**< given at staging */
 	int has_labels;
@@ -72,6 +73,9 @@ struct rung_dataset_info {
 	uint64_t features_file_bytes; /**< size of that file */
 	const char *vertex_type; /**< name of the vertices; "vertex" if none was given at staging */
 	const char *relation;    /**< name of the edges; "edge" if none was given at staging */
+	/** bytes of a row in files and tiers: features.row_bytes unless rows are quantized */
+	uint64_t stored_row_bytes;
+	struct rung_quantization quantization; /**< format RUNG_QUANT_NONE: not quantized */
 };
 
 /** One file of a staged dataset. */

@@ -111,7 +111,7 @@ struct rung_stage_opts {
 	int force;           /**< nonzero: replace out_dir if it is a staged dataset */
 	int dry_run; /**< nonzero: check inputs and free space, fill in the report, write nothing */
 	/** may be NULL; steps "graph", "score" (passes), "score, sampling" (batches) and "relabel",
-	 * then "features", "files" and "check" in bytes */
+	 * then "features", "files" and "check" in bytes, and "scales" in rows */
 	rung_progress_fn progress;
 	void *progress_ctx;
 	/** most memory to use; 0: a quarter of RAM, or three quarters of the free memory (of the
@@ -135,6 +135,9 @@ struct rung_stage_opts {
 	int in_place;
 	const char *vertex_type; /**< name of the vertices, as those of splits; NULL: "vertex" */
 	const char *relation;    /**< name of the edges; NULL: "edge" */
+	/** store the features with fewer bits; they must be f16, bf16, f32 or f64, and finite */
+	enum rung_quant_format quantize;
+	enum rung_quant_scales quant_scales; /**< with `quantize` */
 };
 
 /** Initialiser: all defaults. In C++: rung_stage_opts_init(). */
@@ -195,6 +198,12 @@ struct rung_stage_report {
 	/** 1: with `resume`, out_dir already holds the complete result of this job */
 	int already_staged;
 	int old_left; /**< 1: a replaced dataset could not be removed; rung_last_error() names it */
+	uint64_t given_row_bytes; /**< quantized: bytes of a row as it was given; else 0 */
+	/** quantized: errors of this many rows, all or a sample: the largest and the mean
+	 * difference of values, and the share of clipped values. With dry_run and scales per
+	 * column, the scales are those of the sample */
+	uint64_t quant_rows;
+	double quant_error_max, quant_error_mean, quant_clipped;
 };
 
 /**

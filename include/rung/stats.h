@@ -18,7 +18,7 @@ struct rung_store;
 struct rung_store_info {
 	size_t size; /**< sizeof(struct rung_store_info), set by the caller */
 	uint64_t vertex_count;
-	struct rung_array_info features; /**< row_bytes: size of a row */
+	struct rung_array_info features; /**< gathered rows; row_bytes: size of one */
 	/** as given to open; for an attached store the absolute path found by its creator. Valid
 	 * until close */
 	const char *dataset_dir;
@@ -27,6 +27,8 @@ struct rung_store_info {
 	int gpu;                 /**< number of the GPU that gathers; -1 on the CPU */
 	uint32_t gpu_count;      /**< number of GPUs over which the tier "peer" is interleaved */
 	int map_on_gpu;          /**< 1: rank_of_vertex is in GPU memory */
+	/** how the rows are stored; column_scales is valid until close */
+	struct rung_quantization quantization;
 };
 
 /**

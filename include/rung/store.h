@@ -225,6 +225,11 @@ struct rung_store_opts {
 	 * from the plan's profile, else 1. Fewer than 4 slots per thread, more threads than reads
 	 * in flight, or more than 16 threads for all files lower the number */
 	uint32_t refill_threads;
+	/** quantized rows: type of gathered values, RUNG_F16, RUNG_BF16 or RUNG_F32; RUNG_U8: the
+	 * stored bytes (rung/dtype.h); RUNG_DTYPE_NONE: the type that was staged, or RUNG_F32
+	 * for RUNG_F64. Values beyond the range of the type become infinite. Other rows are not
+	 * converted: RUNG_DTYPE_NONE or their type */
+	enum rung_dtype out_dtype;
 };
 
 /** Initialiser: all defaults. In C++: rung_store_opts_init(). */

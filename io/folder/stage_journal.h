@@ -12,6 +12,7 @@
  *   file NAME                         a file is complete
  *   partitioned NAME ROWS ROW SUM     rows before ROW are in buckets of ROWS rows
  *   rows NAME ROW TAILS SUM           ranks below ROW are in their files
+ *   scales BITS ...                   scales per column of quantized rows
  *   sums FIRST SUM ...                checksums of blocks, from number FIRST on
  */
 #ifndef RUNG_IO_STAGE_JOURNAL_H

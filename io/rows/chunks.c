@@ -12,6 +12,7 @@ struct rung__scan_span rung__source_span(const struct rung_source *src,
 	return (struct rung__scan_span){ .data = place.data,
 		                         .src = src,
 		                         .streamed = place.streamed,
+		                         .any_order = place.any_order,
 		                         .file = file,
 		                         .offset = place.offset };
 }
@@ -48,7 +49,7 @@ int rung__chunk_read(struct rung__chunks *chunks, uint64_t number, unsigned char
 {
 	int rc;
 
-	if (!chunks->span.streamed)
+	if (!chunks->span.streamed || chunks->span.any_order)
 		return read_rows(chunks, number, buffer, chunk_out);
 	/* The number is assigned under the lock, so the source is read in order: in any other order
 	 * the source would inflate bytes twice. */

@@ -17,7 +17,8 @@ struct rung__scan_span {
 	const unsigned char *data;
 	/* the source of the rows; NULL: the rows are a bucket of staging */
 	const struct rung_source *src;
-	bool streamed;                   /* read through `src`; otherwise from `file` */
+	bool streamed;  /* read through `src`; otherwise from `file` */
+	bool any_order; /* streamed: any number of threads may read, in any order */
 	const struct rung__direct *file; /* borrowed */
 	uint64_t offset;                 /* position of the first row in the file, in bytes */
 };

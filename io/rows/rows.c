@@ -24,7 +24,7 @@ int rung__rows_init(struct rung__rows *rows, const struct rung_source *src, uint
                     int threads)
 {
 	/* a streamed source is fast only if read in order, which several threads would not do */
-	if (rung__source_location(src).streamed)
+	if (rung__source_location(src).streamed && !rung__source_location(src).any_order)
 		threads = 1;
 	*rows = (struct rung__rows){ .src = src, .count_max = count_max, .threads = threads };
 	rows->order = rung__malloc_array(count_max, sizeof(*rows->order));

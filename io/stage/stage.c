@@ -76,8 +76,11 @@ static int write_rows(struct rung__stage *stage)
 
 	if (!stage->opts.in_place) {
 		rung__stage_phase(stage, "features");
-		rc = rung__stage_write_rows(stage, stage->features, "features", RUNG__FEATURES,
-		                            &features, &stage->features_plan);
+		rc = rung__stage_scales(stage);
+		if (rc == 0)
+			rc = rung__stage_write_rows(stage, stage->features, "features",
+			                            RUNG__FEATURES, &features,
+			                            &stage->features_plan);
 	}
 	for (uint32_t i = 0; rc == 0 && i < stage->extra_count; i++) {
 		const struct rung__extra_array *extra_arrays = &stage->extra_arrays[i];
@@ -171,7 +174,7 @@ static int start_or_resume(struct rung__stage *stage)
 	if (rc < 0 || (rc = rung__stage_check_space(stage)) < 0 ||
 	    (rc = rung__stage_fix_counts(stage)) < 0 || (rc = rung__stage_check_space(stage)) < 0 ||
 	    (rc = write_all(stage)) < 0 || (rc = fill_report(stage)) < 0 ||
-	    (rc = check_written(stage)) < 0)
+	    (rc = rung__stage_measure_quantized(stage)) < 0 || (rc = check_written(stage)) < 0)
 		return rc;
 	return rung__stage_dir_publish(&stage->dir);
 }
@@ -188,6 +191,8 @@ static int dry_run(struct rung__stage *stage)
 		rc = rung__stage_load_graph(stage);
 	if (rc == 0)
 		rc = rung__stage_check_space(stage);
+	if (rc == 0)
+		rc = rung__stage_measure_quantized(stage);
 	return rc < 0 ? rc : fill_report(stage);
 }
 

@@ -65,7 +65,8 @@ static int open_features(struct rung__stage *stage)
 	stage->manifest->index_bytes = rung_index_bytes(info->row_count);
 	stage->manifest->features = *info;
 	stage->manifest->data_offset = RUNG__NPY_DATA_OFFSET;
-	return rung__stage_choose_layout(stage);
+	rc = rung__stage_quantize(stage);
+	return rc < 0 ? rc : rung__stage_choose_layout(stage);
 }
 
 /* Open an array with one row per vertex. @param what  "labels" or "arrays", for messages and the

@@ -11,4 +11,18 @@ int rung__stage_open_inputs(struct rung__stage *stage);
 /** Close all sources and free the splits. */
 void rung__stage_close_inputs(struct rung__stage *stage);
 
+/* ---- stage_quant.c ---- */
+
+/** Quantize the features, if the options ask for it: stage->features and manifest->features are
+ * then those of the stored rows. Scales per column are not known yet. */
+int rung__stage_quantize(struct rung__stage *stage);
+
+/** Compute the scales per column, if there are any, or read them from the journal. Commits the
+ * journal. */
+int rung__stage_scales(struct rung__stage *stage);
+
+/** Fill in the errors of quantized rows in the report. In a dry run, scales per column are those of
+ * the sampled rows. */
+int rung__stage_measure_quantized(struct rung__stage *stage);
+
 #endif

@@ -229,6 +229,10 @@ static void options(struct lines *lines)
 		line(lines, key, "%s", opts->stripe_dirs[i]);
 	}
 	line(lines, "in-place", "%d", !!opts->in_place);
+	if (m->quant.format != RUNG_QUANT_NONE)
+		line(lines, "quantize", "%s, scales per %s",
+		     rung__quant_format_name(m->quant.format),
+		     rung__quant_scales_name(m->quant.scales));
 	line(lines, "layout",
 	     "%" PRIu32 " files in blocks of %" PRIu64 " rows, %" PRIu64 " bytes from row to row",
 	     m->feature_file_count, m->block_rows, m->row_stride);

@@ -54,6 +54,27 @@ static int check_shape(const struct rung__verify *v, const struct rung__verify_r
 	return 0;
 }
 
+/* Compare quantized rows with their source quantized in the same way. */
+static int quantize(const struct rung__verify *v, struct rung__verify_rows *rows)
+{
+	const struct rung__manifest *m = v->ds->manifest;
+	struct rung_source *quantized;
+	const enum rung_dtype dtype = rung_source_info(rows->src)->dtype;
+	int rc = check_shape(v, rows, &m->given);
+
+	if (rc == 0 && dtype != m->given.dtype)
+		rc = rung__fail(RUNG_E_FORMAT,
+		                "%s: has dtype %s, but the rows of %s were quantized from %s; give "
+		                "the features that were staged",
+		                rows->spec, rung_dtype_name(dtype), v->ds->dir,
+		                rung_dtype_name(m->given.dtype));
+	if (rc == 0)
+		rc = rung__source_quantize(rows->src, &m->quant, m->column_scales, &quantized);
+	if (rc == 0)
+		rows->src = quantized;
+	return rc;
+}
+
 int rung__verify_rows_open(const struct rung__verify *v, const char *spec, const char *name,
                            struct rung__verify_rows *rows)
 {
@@ -75,6 +96,8 @@ int rung__verify_rows_open(const struct rung__verify *v, const char *spec, const
 	if (!name && m->feature_file_count == 0)
 		rows->layout.vertex_of_rank = v->vertex_of_rank;
 	rc = rung_source_open(spec, &rows->src);
+	if (rc == 0 && !name && m->quant.format != RUNG_QUANT_NONE)
+		return quantize(v, rows);
 	return rc == 0 ? check_shape(v, rows, name ? &file->array : &m->features) : rc;
 }
 

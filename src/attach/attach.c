@@ -4,6 +4,7 @@
  * (attach_check.c). Sealed memory is checked once, here. Then the tiers are opened as in the
  * creator, except that the host tier and the maps are mapped, not loaded.
  */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -52,6 +53,29 @@ static int accept_vertices(const char *path, struct rung_store *store, struct ru
 	rung__store_set_vertices(store, store->vertices_memory.base);
 	return rung__attach_check_map(path, "vertex_of_rank", store->vertex_of_rank,
 	                              (unsigned)shape->layout.vertex_bytes, shape->vertex_count);
+}
+
+/* Map the scales per column of quantized rows. Decoders use them without checks. */
+static int accept_scales(const char *path, struct rung_store *store, struct rung__answer *answer)
+{
+	const struct rung__quant *quant = &answer->offer.shape.quant;
+	const int *fd = rung__attach_fd(answer, RUNG__OFFER_SCALES);
+	const float *scales;
+	int rc;
+
+	if (!fd)
+		return 0;
+	rc = rung__segment_attach(path, *fd, quant->columns * sizeof(float), false,
+	                          &store->scales_memory);
+	scales = store->scales_memory.base;
+	for (uint64_t c = 0; c < quant->columns && rc == 0; c++) {
+		if (!(scales[c] >= rung__quant_scale_min(quant)) || !isfinite(scales[c]))
+			rc = rung__fail(RUNG_E_RANGE,
+			                "%s: the shared scale of column %" PRIu64
+			                " is not a positive number",
+			                path, c);
+	}
+	return rc;
 }
 
 /* The name of a features file, for messages. Rows that were staged in place are in a file of any
@@ -159,6 +183,8 @@ static int fill(const char *path, struct rung_store *store, struct rung__answer 
 		rc = accept_features(store, answer);
 	if (rc == 0)
 		rc = accept_vertices(path, store, answer);
+	if (rc == 0)
+		rc = accept_scales(path, store, answer);
 	if (rc == 0)
 		rc = rung__store_open_tiers(store, rung__registry_reader(),
 		                            alive_fd ? answer->offer.peer_handles : NULL,

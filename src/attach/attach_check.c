@@ -139,6 +139,19 @@ static bool cache_ok(const struct rung__shape *shape)
 	       rung__pool_shared_bytes(first, rows, shape->frame_count, shape->frame_bytes) > 0;
 }
 
+/* Bytes of a stored row of `bytes` bytes as it was given; 0 if it cannot be quantized so. */
+static uint64_t stored_bytes(const struct rung__shape *shape, uint64_t bytes)
+{
+	const enum rung_dtype dtype = shape->array.dtype;
+
+	if (shape->quant.format == RUNG_QUANT_NONE)
+		return bytes;
+	return rung__quant_valid(&shape->quant) && rung__quant_accepts(dtype) &&
+	                       shape->quant.columns == bytes / rung_dtype_bytes(dtype)
+	               ? rung__quant_row_bytes(&shape->quant)
+	               : 0;
+}
+
 /* Check that the features' type, which callers read from the store's properties, agrees with the
  * layout. */
 static bool array_ok(const struct rung__shape *shape)
@@ -153,7 +166,7 @@ static bool array_ok(const struct rung__shape *shape)
 		if (!rung__mul(bytes, array->dims[d], &bytes))
 			return false;
 	}
-	return bytes == shape->layout.row_bytes && array->row_bytes == bytes &&
+	return stored_bytes(shape, bytes) == shape->layout.row_bytes && array->row_bytes == bytes &&
 	       array->row_count == shape->vertex_count;
 }
 

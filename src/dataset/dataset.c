@@ -136,17 +136,27 @@ static struct rung_dataset_file listed(const struct rung__manifest_file *file)
 		                           .data_offset = RUNG__NPY_DATA_OFFSET };
 }
 
+static struct rung_quantization quantization(const struct rung__manifest *m)
+{
+	return (struct rung_quantization){ .format = (enum rung_quant_format)m->quant.format,
+		                           .scales = (enum rung_quant_scales)m->quant.scales,
+		                           .columns = m->quant.columns,
+		                           .row_bytes = m->features.row_bytes,
+		                           .column_scales = m->column_scales };
+}
+
 /* Fill the public description of the dataset. Only numbers are copied from the manifest. Lists of
  * pointers to its names are allocated, because the manifest has arrays of structs. */
 static int fill_info(struct rung_dataset *ds)
 {
 	const struct rung__manifest *m = ds->manifest;
+	const bool quantized = m->quant.format != RUNG_QUANT_NONE;
 
 	ds->info = (struct rung_dataset_info){
-		.format_version = RUNG__FORMAT_VERSION,
+		.format_version = quantized ? RUNG__FORMAT_VERSION_QUANT : RUNG__FORMAT_VERSION,
 		.vertex_count = m->vertex_count,
 		.edge_count = m->edge_count,
-		.features = m->features,
+		.features = quantized ? m->given : m->features,
 		.row_stride = m->row_stride,
 		.feature_bytes = m->vertex_count * m->features.row_bytes,
 		.index_bytes = m->index_bytes,
@@ -168,7 +178,10 @@ static int fill_info(struct rung_dataset *ds)
 		.array_count = m->array_count,
 		.vertex_type = m->vertex_type,
 		.relation = m->relation,
+		.stored_row_bytes = m->features.row_bytes,
 	};
+	if (quantized)
+		ds->info.quantization = quantization(m);
 	if (m->feature_file_count == 0) { /* rows in place */
 		ds->info.features_path = m->in_place.path;
 		ds->info.features_offset = m->data_offset;

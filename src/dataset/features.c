@@ -111,7 +111,7 @@ int rung__features_open(const struct rung_dataset *ds, struct rung__features *fe
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
 	struct rung__features features = { .layout = { .row_stride = info->row_stride,
-		                                       .row_bytes = info->features.row_bytes,
+		                                       .row_bytes = info->stored_row_bytes,
 		                                       .block_rows = info->block_rows } };
 	int rc = info->features_path ? open_in_place(info, &features) : 0;
 

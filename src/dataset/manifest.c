@@ -271,6 +271,8 @@ static json_t *features_json(const struct rung__manifest *m)
 		                              json_integer((json_int_t)m->block_rows));
 	if (m->feature_file_count == 0)
 		failed |= json_object_set_new(features, "in_place", in_place_json(&m->in_place));
+	if (m->quant.format != RUNG_QUANT_NONE)
+		failed |= json_object_set_new(features, "quantized", rung__manifest_quant_json(m));
 	return list_or_null(features, failed);
 }
 
@@ -353,7 +355,10 @@ static char *dump(const struct rung__manifest *m)
 	int failed = 0;
 
 	failed |= put(root, "format", json_string(RUNG__FORMAT_NAME));
-	failed |= put(root, "version", json_integer(RUNG__FORMAT_VERSION));
+	failed |=
+		put(root, "version",
+	            json_integer(m->quant.format == RUNG_QUANT_NONE ? RUNG__FORMAT_VERSION
+	                                                            : RUNG__FORMAT_VERSION_QUANT));
 	failed |= put(root, "producer", json_string(m->producer));
 	failed |= put(root, "vertices", json_integer((json_int_t)m->vertex_count));
 	failed |= put(root, "edges", json_integer((json_int_t)m->edge_count));
@@ -404,6 +409,7 @@ void rung__manifest_destroy(struct rung__manifest *m)
 	if (!m)
 		return;
 	rung__free(m->checksums_sums);
+	rung__free(m->column_scales);
 	rung__free(m->job);
 	rung__free(m);
 }

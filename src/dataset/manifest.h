@@ -15,10 +15,13 @@
 #include "rung/dtype.h"
 #include "rung/sampler.h"
 #include "layout/layout.h"
+#include "quant/quant.h"
 
 #define RUNG__FORMAT_NAME    "rung-dataset"
 #define RUNG__FORMAT_VERSION 1u
-#define RUNG__MANIFEST       "manifest.json"
+/* of datasets with quantized rows, which older readers must refuse */
+#define RUNG__FORMAT_VERSION_QUANT 2u
+#define RUNG__MANIFEST             "manifest.json"
 /* its name until it is complete and synced */
 #define RUNG__MANIFEST_PARTIAL "manifest.json.partial"
 #define RUNG__CHECKSUMS        "checksums.npy"
@@ -61,8 +64,12 @@ struct rung__manifest {
 	uint64_t vertex_count, edge_count;
 	/* names of the only vertex type and of the only relation, which connects its vertices */
 	char vertex_type[RUNG__SPLIT_NAME_BYTES], relation[RUNG__SPLIT_NAME_BYTES];
-	unsigned index_bytes;             /* 4 or 8: of ids in graph, maps and splits */
-	struct rung_array_info features;  /* of all rows, without padding */
+	unsigned index_bytes; /* 4 or 8: of ids in graph, maps and splits */
+	/* of all rows as they are stored, without padding; bytes if they are quantized */
+	struct rung_array_info features;
+	struct rung__quant quant;     /* format NONE: rows are stored as they were given */
+	struct rung_array_info given; /* quantized: of all rows as they were given */
+	float *column_scales;         /* [quant.columns] if there is a scale per column; owned */
 	uint64_t row_stride, data_offset; /* bytes from row to row, and before row 0 of each file */
 	/* they are first in `files`; 0: rows were left in their source */
 	uint32_t feature_file_count;
@@ -128,6 +135,11 @@ const struct rung__manifest_file *rung__manifest_file(const struct rung__manifes
 struct rung__layout rung__manifest_features_layout(const struct rung__manifest *m);
 /** Layout of another array of the vertices, which is one file. */
 struct rung__layout rung__manifest_array_layout(const struct rung_array_info *info);
+
+/** Describe rows that will be quantized: fill in quant, given and features, and allocate
+ * column_scales, with ones. @return 0, RUNG_E_NOMEM */
+int rung__manifest_quantize(struct rung__manifest *m, const struct rung_array_info *given,
+                            enum rung_quant_format format, enum rung_quant_scales scales);
 
 /** Write the manifest as text, with its own checksum, and set text_bytes. @param text_out  free it
  * with rung__free(). @return 0, RUNG_E_NOMEM, RUNG_E_RANGE (too long to be read again) */

@@ -20,9 +20,9 @@
 static int bad_field(const char *path, const char *key)
 {
 	return rung__fail(RUNG_E_FORMAT,
-	                  "%s: \"%s\" is missing or not as format version %u defines it; "
-	                  "stage the dataset again",
-	                  path, key, RUNG__FORMAT_VERSION);
+	                  "%s: \"%s\" is missing or not as the format defines it; stage the "
+	                  "dataset again",
+	                  path, key);
 }
 
 /* "all" or "new"; a missing key, as in older datasets, means "all". */
@@ -81,10 +81,14 @@ static int get_features(const char *path, const json_t *root, struct rung__manif
 {
 	const json_t *features = json_object_get(root, "features"),
 		     *files = json_object_get(features, "files");
+	bool nomem = false;
 
 	if (!rung__field_array(features, &m->features) ||
 	    m->features.row_count != m->vertex_count || m->features.row_bytes == 0)
 		return bad_field(path, "features: dtype, shape");
+	if (!rung__manifest_quant_parse(features, m, &nomem))
+		return nomem ? rung__fail(RUNG_E_NOMEM, "%s: no memory for its scales", path)
+		             : bad_field(path, "features: quantized");
 	if (!feature_files_ok(files))
 		return bad_field(path, "features: files");
 	m->feature_file_count = (uint32_t)json_array_size(files);
@@ -437,16 +441,18 @@ int rung__manifest_parse(const char *path, const char *text, size_t bytes,
 		goto free_root;
 	}
 	/* before other fields are read: another version may define them differently */
-	if (version != RUNG__FORMAT_VERSION) {
+	if (version != RUNG__FORMAT_VERSION && version != RUNG__FORMAT_VERSION_QUANT) {
 		rc = rung__fail(RUNG_E_FORMAT,
 		                "%s: format version %" PRIu64
-		                "; this version of rung reads format version %u; "
+		                "; this version of rung reads format versions %u and %u; "
 		                "stage the dataset again, or use the version of rung that wrote it",
-		                path, version, RUNG__FORMAT_VERSION);
+		                path, version, RUNG__FORMAT_VERSION, RUNG__FORMAT_VERSION_QUANT);
 		goto free_root;
 	}
 	m = rung__zalloc(sizeof(*m));
 	rc = m ? get_all(path, root, m) : rung__fail(RUNG_E_NOMEM, "%s", path);
+	if (rc == 0 && (version == RUNG__FORMAT_VERSION_QUANT) != (m->quant.format > 0))
+		rc = bad_field(path, "version, features: quantized");
 	if (rc < 0) {
 		rung__manifest_destroy(m);
 		goto free_root;

@@ -97,8 +97,20 @@ int rung__gather_outside(enum rung_dtype dtype, uint64_t id, uint64_t index, uin
 }
 
 /* Ways in which a loop copies rows and prefetches later ones: memcpy(), blocks, or blocks with
- * streaming stores. */
-enum way { PLAIN, BLOCKS, STREAMED };
+ * streaming stores; or rows are decoded, with or without such stores. */
+enum way { PLAIN, BLOCKS, STREAMED, DECODED, DECODED_STREAMED };
+
+/* Decode a quantized row, after all lines of the later row have been prefetched: it is narrow. */
+__attribute__((always_inline)) static inline void decode_row(const struct rung__row_form *form,
+                                                             unsigned char *to,
+                                                             const unsigned char *from, bool stream,
+                                                             const unsigned char *later)
+{
+	for (size_t at = 0; at < form->row_bytes; at += LINE_BYTES)
+		__builtin_prefetch(later + at, 0, 2);
+	__builtin_prefetch(later + form->row_bytes - 1, 0, 2);
+	form->decode(form, to, from, stream);
+}
 
 /* Copy a row. later: the row to prefetch while this one is copied. */
 __attribute__((always_inline)) static inline void copy_row(enum way way, unsigned char *to,
@@ -149,8 +161,12 @@ __attribute__((always_inline)) static inline int gather_loop(
 
 			/* without a later row the present one is prefetched, so that the copy needs
 			 * no branch */
-			copy_row(way, g.out + i * g.out_stride, row, g.row_bytes,
-			         later ? later : row);
+			if (way >= DECODED)
+				decode_row(g.form, g.out + i * g.out_stride, row,
+				           way == DECODED_STREAMED, later ? later : row);
+			else
+				copy_row(way, g.out + i * g.out_stride, row, g.row_bytes,
+				         later ? later : row);
 		} else {
 			misses->ranks[missed] = rank;
 			misses->rows[missed++] = (uint32_t)i;
@@ -206,9 +222,26 @@ __attribute__((target("avx"))) static int gather_streamed(const struct rung__gat
 }
 #endif
 
+static int gather_decoded(const struct rung__gather *g, const struct rung_ids *ids,
+                          struct rung__misses *misses)
+{
+	const struct rung__copy_choice choice =
+		rung__copy_choose(&rung__caches, ids->count * g->form->out_bytes,
+	                          g->view->row_count * g->view->stride, g->row_bytes);
+	int rc;
+
+	if (!choice.streams || !rung__can_stream(g->out, g->out_stride))
+		return gather_ids(g, ids, DECODED, choice.ahead_rows, misses);
+	rc = gather_ids(g, ids, DECODED_STREAMED, choice.ahead_rows, misses);
+	rung__copy_fence();
+	return rc;
+}
+
 int rung__gather_run(const struct rung__gather *g, const struct rung_ids *ids,
                      struct rung__misses *misses)
 {
+	if (g->form)
+		return gather_decoded(g, ids, misses);
 #if RUNG__HAVE_STREAM
 	if (g->row_bytes >= RUNG__COPY_BLOCK && __builtin_cpu_supports("avx")) {
 		const struct rung__copy_choice choice =

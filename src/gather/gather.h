@@ -5,6 +5,7 @@
 #define RUNG_GATHER_H
 
 #include "layout/layout.h"
+#include "quant/quant.h"
 
 /**
  * Rows that are not in the view: the rank and the output row of each. The gather fills in `ranks`,
@@ -27,7 +28,8 @@ struct rung__gather {
 	unsigned map_bytes;         /* size of an entry of that map: 4 or 8 */
 	uint64_t vertex_count;
 	size_t row_bytes;
-	unsigned char *out; /* row i goes to out + i * out_stride */
+	const struct rung__row_form *form; /* decodes the rows; NULL: they are copied */
+	unsigned char *out;                /* row i goes to out + i * out_stride */
 	size_t out_stride;
 	uint64_t index_first; /* index of the first id in the caller's list, for messages */
 };

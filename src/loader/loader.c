@@ -193,7 +193,7 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc,
 		return rung__fail(RUNG_E_NOMEM, "loader: no memory");
 	loader->store = store;
 	loader->opts = opts;
-	loader->row_bytes = store->shape.layout.row_bytes;
+	loader->row_bytes = store->form.out_bytes;
 	loader->announces = store->cache != NULL; /* only the cache uses announcements */
 	loader->hop_count = opts.gpu_sampler ? rung__gpu_sampler_hops(opts.gpu_sampler)
 	                                     : opts.sampler.hop_count;

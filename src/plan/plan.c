@@ -282,7 +282,7 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	if (!plan)
 		return rung__fail(RUNG_E_NOMEM, "plan: out of memory");
 	plan->vertex_count = info->vertex_count;
-	plan->row_bytes = info->features.row_bytes;
+	plan->row_bytes = info->stored_row_bytes;
 	plan->row_stride = info->row_stride;
 	plan->has_structure = opts.structure_bytes != 0;
 	if (plan->has_structure)

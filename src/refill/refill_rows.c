@@ -40,6 +40,19 @@ uint64_t rung__chain_pop(const struct rung__refill *refill, struct rung__chain *
 
 /* ---- placing ---- */
 
+/* Decode one quantized row to each of its output rows. */
+static void decode_out(const struct rung_request *request, uint64_t first, uint64_t end,
+                       const struct rung__row_form *form, const unsigned char *row)
+{
+	const struct rung__misses *misses = &request->misses;
+	const bool stream =
+		rung__streams(request->out, request->out_stride, misses->count * form->out_bytes);
+
+	for (uint64_t i = first; i < end; i++)
+		form->decode(form, request->out + misses->rows[i] * request->out_stride, row,
+		             stream);
+}
+
 #if RUNG__HAVE_STREAM
 /* Like copy_out(), for an output that is larger than the caches: its stores bypass them. */
 __attribute__((target("avx"))) static void stream_out(const struct rung_request *request,
@@ -74,12 +87,15 @@ void rung__rows_place(const struct rung__refill *refill, struct rung__part *part
 	struct rung_request *request = part->request;
 	struct rung__misses *misses = &request->misses;
 	const unsigned char *row = refill->store->pool.base + from;
-	size_t row_bytes = (size_t)refill->layout.row_bytes;
+	const struct rung__row_form *form = &refill->store->form;
 
 	if (part->is_ahead)
 		return;
 	if (!refill->device) {
-		copy_out(request, first, end, row, row_bytes);
+		if (form->decode)
+			decode_out(request, first, end, form, row);
+		else
+			copy_out(request, first, end, row, (size_t)form->row_bytes);
 		return;
 	}
 	/* placed <= end of the part: a miss is placed once, so parts do not overlap in the lists */

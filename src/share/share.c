@@ -55,6 +55,9 @@ unsigned rung__offer_count(const struct rung__offer *offer, enum rung__offer_fd 
 		return offer->lists.shape.tiers[RUNG__TIER_HOST].row_count > 0;
 	case RUNG__OFFER_OFFSETS:
 		return offer->lists.present > 0;
+	case RUNG__OFFER_SCALES:
+		return shape->quant.format != RUNG_QUANT_NONE &&
+		       shape->quant.scales == RUNG_SCALES_COLUMN;
 	default: /* bounded, because an attacher calls this before it has checked the shape */
 		return (unsigned)RUNG__MIN(shape->layout.file_count, RUNG__FILES_MAX);
 	}
@@ -192,6 +195,7 @@ static int make_offer(struct rung__share *share, const struct rung_store *store,
 	struct rung__offer *offer = &share->offer;
 	struct stat st;
 
+	fds[RUNG__OFFER_SCALES] = store->scales_memory.fd;
 	if (rc < 0)
 		return rc;
 	memcpy(offer->magic, RUNG__SHARE_MAGIC, sizeof(offer->magic));

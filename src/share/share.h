@@ -6,8 +6,8 @@
  *
  * The message. Rows and maps are in sealed memfds. To each process of the same user that connects,
  * the creator sends one message, the offer, with descriptors of the features files, the rows of the
- * host tier, the maps, the cache, and the file, resident lists and offsets of the structure, and
- * closes the connection. It reads nothing from a client, and
+ * host tier, the maps, the cache, the file, resident lists and offsets of the structure, and the
+ * scales of quantized rows, and closes the connection. It reads nothing from a client, and
  * drops an offer that cannot be sent at once, so no client can make the creator wait. The attacher
  * waits 5 s at most. A new version of the protocol is a new RUNG__SHARE_VERSION; the start of the
  * message stays as it is.
@@ -46,7 +46,7 @@
 #include "state/state.h"
 
 #define RUNG__SHARE_MAGIC   "rungshr" /* 8 bytes, including the NUL */
-#define RUNG__SHARE_VERSION 9u        /* version of the offer and of the order of its descriptors */
+#define RUNG__SHARE_VERSION 10u       /* version of the offer and of the order of its descriptors */
 
 /** Descriptors of an offer, in this order: first one for each features file, then at most one of
  * each other kind. */
@@ -60,6 +60,7 @@ enum rung__offer_fd {
 	RUNG__OFFER_LISTS,
 	RUNG__OFFER_LISTS_HOST,
 	RUNG__OFFER_OFFSETS,
+	RUNG__OFFER_SCALES,
 	RUNG__OFFER_KINDS
 };
 

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <sys/stat.h>
 
+#include "quant/quant.h"
 #include "rung/source.h"
 
 /* prefixes of specs of arrays that are computed as they are read */
@@ -42,6 +43,7 @@ struct rung__source_location {
 	/* generated as it is read: only rung_source_read() can read it, best from the first row to
 	 * the last. If it is false and `data` is NULL, the array is in the file `fd` */
 	bool streamed;
+	bool any_order;   /* streamed: other orders are as fast, as are several threads */
 	int fd;           /* the source's own, for reading; do not close it */
 	const char *path; /* path of `fd`, for messages */
 	uint64_t offset;  /* offset of the array in the file */
@@ -65,6 +67,19 @@ int rung__source_was_read(const struct rung_source *src, uint64_t byte_first, ui
 /** stat() the file that a spec names, without opening it. A range has no file: the result is all
  * zero. @return 0, or -1 with errno */
 int rung__source_stat(const char *spec, struct stat *st_out);
+
+/**
+ * Quantize the rows of a source as they are read: bytes [rows, bytes of a stored row]. A value that
+ * is not finite is RUNG_E_FORMAT, with its row and column.
+ * @param inner          values that rung__quant_accepts(); owned by the result, after a failure by
+ *                       the caller
+ * @param column_scales  [quant->columns], read when rows are; NULL: scales per row
+ */
+int rung__source_quantize(struct rung_source *inner, const struct rung__quant *quant,
+                          const float *column_scales, struct rung_source **src_out);
+
+/** The source whose rows `src` quantizes; `src` itself if it does not. */
+const struct rung_source *rung__source_unquantized(const struct rung_source *src);
 
 /** The part of a spec that begins with the name of its file, which a folder can precede. @return
  * NULL if the spec names no file (a range) or is not valid */

@@ -73,6 +73,7 @@ struct rung__source_location rung__source_location(const struct rung_source *src
 	return (struct rung__source_location){
 		.data = src->data ? src->data + src->data_offset : NULL,
 		.streamed = src->stream != NULL,
+		.any_order = src->any_order,
 		.fd = src->fd,
 		.path = src->path,
 		.offset = src->data_offset,

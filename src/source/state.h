@@ -31,6 +31,7 @@ struct rung_source {
 	unsigned char *data;  /* the whole array, with its header, in memory; or NULL */
 	const struct rung__stream_ops *stream_ops; /* of `stream` */
 	void *stream;                              /* generates the array as it is read; or NULL */
+	bool any_order; /* `stream` can be read in any order, by several threads, at full speed */
 	/* checks the CRC of a stored member while it is read from the file; NULL if it is not a
 	 * stored member */
 	struct rung__member_crc *crc;

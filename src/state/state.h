@@ -168,7 +168,8 @@ struct rung__pool {
  * has no pointer that an attacher uses; a change of its layout needs a new RUNG__SHARE_VERSION. */
 struct rung__shape {
 	uint64_t vertex_count;
-	struct rung_array_info array; /* the features' type */
+	struct rung_array_info array; /* the features, as they were given at staging */
+	struct rung__quant quant;     /* how they are stored; format NONE: as they were given */
 	struct rung__layout layout;
 	struct {
 		uint64_t rank_first;
@@ -228,6 +229,8 @@ struct rung_store {
 	struct rung__segment host_memory;
 	struct rung__segment map_memory;
 	struct rung__segment vertices_memory;
+	struct rung__segment scales_memory; /* quantized rows: scales per column */
+	struct rung__row_form form;         /* how stored rows become gathered rows */
 	struct rung__view host_view;
 	void *rank_of_vertex; /* NULL unless opts.vertex_ids */
 	/* NULL unless rows are stored by vertex and cold rows are read: see struct rung__layout */

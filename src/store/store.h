@@ -33,9 +33,20 @@ int rung__store_new(const struct rung_store_opts *user_opts, bool of_lists,
  * been stopped with rung__share_stop(). */
 int rung__store_release(struct rung_store *store);
 
-/** The shape that a plan gives a store of rows of this type. */
+/** The shape that a plan gives a store of rows of this type.
+ * @param quant  NULL: rows are stored as they were given */
 struct rung__shape rung__store_shape(const struct rung_array_info *array,
+                                     const struct rung_quantization *quant,
                                      const struct rung_plan *plan);
+
+/* ---- store_form.c ---- */
+
+/** Choose the type of gathered rows from the options, once the shape and the scales are known.
+ * @return 0 or RUNG_E_INVAL */
+int rung__store_choose_form(struct rung_store *store);
+
+/** Type and shape of all gathered rows. */
+struct rung_array_info rung__store_array(const struct rung_store *store);
 
 /* ---- store_device.c ---- */
 

@@ -90,14 +90,23 @@ int rung_store_info(const struct rung_store *store, struct rung_store_info *info
 {
 	struct rung_store_info info = {
 		.vertex_count = store->shape.vertex_count,
-		.features = store->shape.array,
+		.features = rung__store_array(store),
 		.dataset_dir = store->dataset_dir,
 		.attached = store->attached,
 		.device = store->device ? RUNG_DEVICE_CUDA : RUNG_DEVICE_CPU,
 		.gpu = store->device ? store->gpus[0] : -1,
 		.gpu_count = (uint32_t)store->shape.gpu_count,
 		.map_on_gpu = store->device && store->shape.map_on_gpu && store->rank_of_vertex,
+		.quantization = {
+			.format = (enum rung_quant_format)store->shape.quant.format,
+			.scales = (enum rung_quant_scales)store->shape.quant.scales,
+			.columns = store->shape.quant.columns,
+			.column_scales = store->scales_memory.base,
+		},
 	};
+
+	if (info.quantization.format != RUNG_QUANT_NONE)
+		info.quantization.row_bytes = store->shape.layout.row_bytes;
 
 	return rung__opts_copy_out(info_out, &info, sizeof(info), "rung_store_info");
 }

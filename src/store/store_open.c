@@ -77,6 +77,23 @@ static int load_vertices(struct rung_store *store, const struct rung_dataset *ds
 	return rc;
 }
 
+/* Copy the scales per column of quantized rows. */
+static int load_scales(struct rung_store *store, const struct rung_dataset *ds)
+{
+	const struct rung_quantization *quant = &rung_dataset_info(ds)->quantization;
+	void *scales;
+
+	if (!quant->column_scales)
+		return 0;
+	scales = rung__malloc_array(quant->columns, sizeof(float));
+	if (!scales)
+		return rung__fail(RUNG_E_NOMEM, "store: no memory for %" PRIu64 " scales",
+		                  quant->columns);
+	memcpy(scales, quant->column_scales, (size_t)quant->columns * sizeof(float));
+	return move_map(store, "rung-scales", quant->columns * sizeof(float), &scales,
+	                &store->scales_memory);
+}
+
 /* Offer a complete store to other processes. */
 static int share_store(const struct rung_store *store)
 {
@@ -117,6 +134,8 @@ static int open_all(struct rung_store *store, const struct rung_dataset *ds,
 	if (rc == 0)
 		rc = load_vertices(store, ds);
 	if (rc == 0)
+		rc = load_scales(store, ds);
+	if (rc == 0)
 		rc = rung__store_open_tiers(store, reader_ops, NULL, -1);
 	if (rc == 0 && store->share)
 		return share_store(store);
@@ -141,7 +160,7 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 		opts.merge_gap_bytes ? opts.merge_gap_bytes : plan->tuning.merge_gap_bytes;
 	opts.refill_threads =
 		opts.refill_threads ? opts.refill_threads : plan->tuning.refill_threads;
-	if (plan->vertex_count != info->vertex_count || plan->row_bytes != info->features.row_bytes)
+	if (plan->vertex_count != info->vertex_count || plan->row_bytes != info->stored_row_bytes)
 		return rung__fail(
 			RUNG_E_INVAL,
 			"%s: the plan is for another dataset; create one for this dataset",
@@ -154,7 +173,7 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 	rc = rung__store_new(&opts, false, &store);
 	if (rc < 0)
 		return rc;
-	store->shape = rung__store_shape(&info->features, plan);
+	store->shape = rung__store_shape(&info->features, &info->quantization, plan);
 	rc = open_all(store, ds, plan, &lists_opts, reader_ops);
 	if (rc < 0) {
 		rung_store_close(store);

@@ -281,8 +281,10 @@ static void init_locks(struct rung_store *store)
 int rung__store_open_tiers(struct rung_store *store, const struct rung__reader_ops *reader_ops,
                            const struct rung__gpu_handle *peer_handles, int cache_fd)
 {
-	int rc = rung__store_apply_placement(store);
+	int rc = rung__store_choose_form(store);
 
+	if (rc == 0)
+		rc = rung__store_apply_placement(store);
 	if (rc == 0)
 		rc = open_host(store);
 	if (rc == 0 && store->device_ops)
@@ -322,6 +324,7 @@ static void free_store(struct rung_store *store, bool leave_peer)
 		rung__free(store->vertex_of_rank);
 	rung__segment_fini(&store->map_memory);
 	rung__segment_fini(&store->vertices_memory);
+	rung__segment_fini(&store->scales_memory);
 	rung__segment_fini(&store->host_memory);
 	rung__free(store->placements);
 	rung__free(store->placement_list);
@@ -361,6 +364,7 @@ int rung__store_new(const struct rung_store_opts *user_opts, bool of_lists,
 }
 
 struct rung__shape rung__store_shape(const struct rung_array_info *array,
+                                     const struct rung_quantization *quant,
                                      const struct rung_plan *plan)
 {
 	struct rung__shape shape = {
@@ -374,6 +378,8 @@ struct rung__shape rung__store_shape(const struct rung_array_info *array,
 		.placements = plan->placements,
 	};
 
+	if (quant)
+		shape.quant = (struct rung__quant){ quant->format, quant->scales, quant->columns };
 	for (unsigned t = 0; t < RUNG__TIER_COUNT; t++) {
 		shape.tiers[t].rank_first = plan->tiers[t].rank_first;
 		shape.tiers[t].row_count = plan->tiers[t].row_count;

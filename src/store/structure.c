@@ -218,7 +218,7 @@ static int open_blocks(const struct rung_dataset *ds, const struct rung_plan *pl
 		return rc;
 	structure->store = store;
 	store->is_shared = structure->is_shared;
-	store->shape = rung__store_shape(&array, plan);
+	store->shape = rung__store_shape(&array, NULL, plan);
 	store->dataset_dir = rung__strdup(rung_dataset_dir(ds));
 	if (!store->dataset_dir)
 		return rung__fail(RUNG_E_NOMEM, "store: out of memory");

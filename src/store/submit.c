@@ -25,11 +25,11 @@ int rung__gather_check(const struct rung_store *store, const struct rung_ids *id
 /* The checks that rung_gather() and rung_gather_submit() share. */
 static int check(const struct rung_store *store, const struct rung_ids *ids, size_t out_stride)
 {
-	if (out_stride < store->shape.layout.row_bytes)
+	if (out_stride < store->form.out_bytes)
 		return rung__fail(RUNG_E_INVAL,
 		                  "gather: output stride %zu is less than a row of %" PRIu64
 		                  " bytes",
-		                  out_stride, store->shape.layout.row_bytes);
+		                  out_stride, store->form.out_bytes);
 	return rung__gather_check(store, ids);
 }
 
@@ -46,7 +46,8 @@ static int start_on_cpu(struct rung_request *request, const struct rung_ids *ids
 		.rank_of_vertex = ids->space == RUNG_VERTICES ? store->rank_of_vertex : NULL,
 		.map_bytes = (unsigned)store->shape.map_bytes,
 		.vertex_count = store->shape.vertex_count,
-		.row_bytes = (size_t)store->shape.layout.row_bytes,
+		.row_bytes = (size_t)store->form.row_bytes,
+		.form = store->form.decode ? &store->form : NULL,
 		.out = out,
 		.out_stride = out_stride,
 		.index_first = index_first,
@@ -101,7 +102,7 @@ int rung_gather_submit(struct rung_store *store, const struct rung_ids *ids, voi
 	struct rung_request *request;
 	int rc;
 
-	out_stride = out_stride ? out_stride : (size_t)store->shape.layout.row_bytes;
+	out_stride = out_stride ? out_stride : (size_t)store->form.out_bytes;
 	rc = check(store, ids, out_stride);
 	if (rc < 0)
 		return rc;
@@ -142,7 +143,7 @@ int rung__gather_stream(struct rung_store *store, const struct rung_ids *ids, vo
 	struct rung_request *request;
 	int rc;
 
-	out_stride = out_stride ? out_stride : (size_t)store->shape.layout.row_bytes;
+	out_stride = out_stride ? out_stride : (size_t)store->form.out_bytes;
 	rc = check(store, ids, out_stride);
 	if (rc < 0)
 		return rc;

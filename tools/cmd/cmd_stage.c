@@ -11,6 +11,7 @@
 #include "args/args.h"
 #include "interrupt.h"
 #include "output/json.h"
+#include "cmd/stage_report.h"
 #include "tool.h"
 
 /* Options write to `opts` directly where the library has the same field; cmd_stage() connects the
@@ -136,6 +137,29 @@ static void check_complete(const struct argp_state *state, void *ctx)
 		argp_error(state, "--out is missing; give the folder to create");
 }
 
+/* FORMAT[:row|:column] */
+static void set_quantize(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct stage_args *args = ctx;
+	const char *colon = strchrnul(arg, ':');
+	const size_t length = (size_t)(colon - arg);
+
+	args->opts.quantize = RUNG_QUANT_NONE;
+	for (int format = RUNG_QUANT_INT8; format <= RUNG_QUANT_FP8; format++) {
+		if (strlen(tool_quant_formats[format]) == length &&
+		    strncmp(tool_quant_formats[format], arg, length) == 0)
+			args->opts.quantize = (enum rung_quant_format)format;
+	}
+	args->opts.quant_scales =
+		strcmp(colon, ":column") == 0 ? RUNG_SCALES_COLUMN : RUNG_SCALES_ROW;
+	if (args->opts.quantize == RUNG_QUANT_NONE ||
+	    (*colon && strcmp(colon, ":column") != 0 && strcmp(colon, ":row") != 0))
+		argp_error(state,
+		           "--quantize: unknown value '%s'; use int8, int4 or fp8, with scales "
+		           "per :row (default) or :column",
+		           arg);
+}
+
 static const struct tool_word pads[] = {
 	{ "none", RUNG_STAGE_PAD_NONE },
 	{ "sector", RUNG_STAGE_PAD_SECTOR },
@@ -172,6 +196,10 @@ static const struct tool_option options[] = {
 	  "Pad rows: none (default); sector: to a multiple of 512 bytes; auto: so that no row of "
 	  "up to 4 KiB crosses a 4 KiB block, if that saves more reads than it adds bytes",
 	  TOOL_WORD(struct stage_args, opts.pad, pads, "none, sector or auto") },
+	{ "quantize", "FORMAT[:SCALES]", 3,
+	  "Store values with fewer bits: int8, int4 or fp8, with scales per row (default) or "
+	  "column, as in int8:column",
+	  TOOL_SET(set_quantize) },
 	{ "in-place", NULL, 3,
 	  "Copy no rows: DIR then needs the file of --features, unchanged and at the same path",
 	  TOOL_FLAG(struct stage_args, opts.in_place) },
@@ -226,188 +254,6 @@ const struct tool_command tool_stage_command = {
 		    "stage --dataset dataset.json --out graph.rung --memory 8G --resume",
 };
 
-/* As in the manifest: "given" for the values of a file. */
-static const char *score_name(const struct stage_args *args)
-{
-	return args->opts.score_spec ? "given" : rung_score_method_name(args->score.opts.method);
-}
-
-static json_t *score_json(const struct stage_args *args, const struct rung_score_report *score,
-                          int already_staged)
-{
-	json_t *root = json_object();
-	/* otherwise no score ran, and the zeros of the report are not results */
-	int computed = !args->opts.score_spec && !args->opts.dry_run && !already_staged;
-
-	tool_json_set(root, "method", tool_json_text(score_name(args)));
-	tool_json_set(root, "seconds", computed ? tool_json_real(score->seconds) : json_null());
-	tool_json_set(root, "iterations",
-	              computed && score->iterations ? tool_json_u64(score->iterations)
-	                                            : json_null());
-	tool_json_set(root, "residual",
-	              computed && tool_score_converges(args->score.opts.method)
-	                      ? tool_json_real(score->residual)
-	                      : json_null());
-	tool_json_set(root, "edge_passes",
-	              computed ? tool_json_u64(score->edge_passes) : json_null());
-	tool_json_set(root, "batches_sampled",
-	              computed ? tool_json_u64(score->batches_sampled) : json_null());
-	return root;
-}
-
-/* The library stores 0 for a rate that it did not measure; JSON has null. */
-static json_t *measured(double value)
-{
-	return value > 0 ? tool_json_real(value) : json_null();
-}
-
-/* How the rows were (or would be) brought into order, with the expected time of each way. */
-static json_t *rows_json(const struct rung_stage_report *report)
-{
-	json_t *root = json_object(), *expected = json_object();
-
-	tool_json_set(root, "row_order", tool_json_text(rung_row_order_name(report->row_order)));
-	tool_json_set(root, "ranges", tool_json_u64(report->range_count));
-	tool_json_set(root, "bytes_read", tool_json_u64(report->rows_bytes_read));
-	tool_json_set(root, "bytes_written", tool_json_u64(report->rows_bytes_written));
-	tool_json_set(root, "temp_bytes", tool_json_u64(report->temp_bytes));
-	for (int order = RUNG_ROW_ORDER_PASSES; order <= RUNG_ROW_ORDER_GATHER; order++)
-		tool_json_set(expected, rung_row_order_name((enum rung_row_order)order),
-		              measured(report->row_order_seconds[order]));
-	tool_json_set(root, "expected_seconds", expected);
-	tool_json_set(root, "read_bytes_per_s", measured(report->read_bytes_per_s));
-	tool_json_set(root, "write_bytes_per_s", measured(report->write_bytes_per_s));
-	tool_json_set(root, "row_reads_per_s", measured(report->row_reads_per_s));
-	tool_json_set(root, "resumed_rows", tool_json_u64(report->rows_resumed));
-	return root;
-}
-
-/* Time and bytes of each phase: shows which one to speed up. */
-static json_t *phases_json(const struct rung_stage_report *report)
-{
-	json_t *phases = json_array();
-
-	for (size_t i = 0; i < report->phase_count; i++) {
-		const struct rung_stage_phase *phase = &report->phases[i];
-		json_t *entry = json_object();
-
-		tool_json_set(entry, "name", tool_json_text(phase->name));
-		tool_json_set(entry, "seconds", tool_json_real(phase->seconds));
-		tool_json_set(entry, "bytes_read", tool_json_u64(phase->bytes_read));
-		tool_json_set(entry, "bytes_written", tool_json_u64(phase->bytes_written));
-		tool_json_append(phases, entry);
-	}
-	return phases;
-}
-
-/* `rows` is null if no rows are moved (in place, already staged), `phases` if nothing ran. */
-static json_t *report_json(const struct stage_args *args, const struct rung_stage_report *report)
-{
-	json_t *root = json_object();
-
-	tool_json_set(root, "out", tool_json_text(args->opts.out_dir));
-	tool_json_set(root, "dry_run", json_boolean(args->opts.dry_run));
-	tool_json_set(root, "vertices", tool_json_u64(report->vertex_count));
-	tool_json_set(root, "edges", tool_json_u64(report->edge_count));
-	tool_json_set(root, "row_bytes", tool_json_u64(report->row_bytes));
-	tool_json_set(root, "row_stride", tool_json_u64(report->row_stride));
-	tool_json_set(root, "feature_files", tool_json_u64(report->feature_file_count));
-	tool_json_set(root, "feature_bytes", tool_json_u64(report->feature_bytes));
-	tool_json_set(root, "bytes_written", tool_json_u64(report->bytes_written));
-	tool_json_set(root, "free_bytes", tool_json_u64(report->free_bytes));
-	tool_json_set(root, "memory_bytes", tool_json_u64(report->memory_bytes));
-	tool_json_set(root, "budget_bytes", tool_json_u64(report->budget_bytes));
-	tool_json_set(root, "graph_in_files", json_boolean(report->graph_in_files));
-	tool_json_set(root, "resumed", json_boolean(report->resumed));
-	tool_json_set(root, "already_staged", json_boolean(report->already_staged));
-	tool_json_set(root, "in_place", json_boolean(report->in_place));
-	tool_json_set(root, "rows",
-	              report->in_place || report->already_staged ? json_null() : rows_json(report));
-	tool_json_set(root, "phases",
-	              args->opts.dry_run || report->already_staged ? json_null()
-	                                                           : phases_json(report));
-	tool_json_set(root, "score", score_json(args, &report->score, report->already_staged));
-	tool_json_set(root, "seconds", tool_json_real(report->seconds));
-	tool_json_set(root, "peak_rss_bytes", tool_json_u64(tool_peak_rss()));
-	return root;
-}
-
-/*
- * The chosen order of a dry run and the reason for it:
- *
- *     rows by partition in 31 parts: reads 24.0 GiB, writes 24.0 GiB
- *     58 s expected, 210 s with passes, 97 s with gather: measured 2.10 GiB/s read, ...
- *
- * Without the second line if there was too little data to measure the devices.
- */
-static void print_plan(const struct rung_stage_report *report)
-{
-	char in[TOOL_TEXT_BYTES], out[TOOL_TEXT_BYTES], text[TOOL_TEXT_BYTES];
-
-	if (report->in_place) {
-		printf("rows stay where they are\n");
-		return;
-	}
-	printf("rows by %s in %llu part%s: reads %s, writes %s",
-	       rung_row_order_name(report->row_order), (unsigned long long)report->range_count,
-	       report->range_count == 1 ? "" : "s",
-	       tool_bytes_text(in, (double)report->rows_bytes_read),
-	       tool_bytes_text(out, (double)report->rows_bytes_written));
-	if (report->temp_bytes)
-		printf(", %s more temporarily", tool_bytes_text(text, (double)report->temp_bytes));
-	if (report->rows_seconds > 0)
-		printf("\n%s expected", tool_seconds_text(text, report->rows_seconds));
-	for (int order = RUNG_ROW_ORDER_PASSES; order <= RUNG_ROW_ORDER_GATHER; order++) {
-		if (order != (int)report->row_order && report->row_order_seconds[order] > 0)
-			printf(", %s with %s",
-			       tool_seconds_text(text, report->row_order_seconds[order]),
-			       rung_row_order_name((enum rung_row_order)order));
-	}
-	if (report->rows_seconds > 0)
-		printf(": measured %s/s read, %s/s written, %s rows/s read one by one",
-		       tool_bytes_text(in, report->read_bytes_per_s),
-		       tool_bytes_text(out, report->write_bytes_per_s),
-		       tool_count_text(text, report->row_reads_per_s));
-	printf("\n");
-}
-
-/* A few lines for people; a dry run, and a result that exists already, end it early. */
-static void print_report(const struct stage_args *args, const struct rung_stage_report *report)
-{
-	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
-
-	printf("%llu vertices, %llu edges, rows of %llu bytes\n",
-	       (unsigned long long)report->vertex_count, (unsigned long long)report->edge_count,
-	       (unsigned long long)report->row_bytes);
-	/* --pad: the user should see its cost */
-	if (report->row_stride != report->row_bytes)
-		printf("%llu bytes from row to row: %.1f %% more\n",
-		       (unsigned long long)report->row_stride,
-		       100.0 * (double)(report->row_stride - report->row_bytes) /
-		               (double)report->row_bytes);
-	if (report->already_staged) {
-		printf("already staged: %s holds all %s of this job\n", args->opts.out_dir,
-		       tool_bytes_text(text, (double)report->bytes_written));
-		return;
-	}
-	if (args->opts.dry_run) {
-		printf("would write %s to %s", tool_bytes_text(text, (double)report->bytes_written),
-		       args->opts.out_dir);
-		printf(" (%s free), holding %s in memory\n",
-		       tool_bytes_text(text, (double)report->free_bytes),
-		       tool_bytes_text(more, (double)report->memory_bytes));
-		print_plan(report);
-		return;
-	}
-	printf("ranked by %s", score_name(args));
-	if (!args->opts.score_spec)
-		printf(" in %s", tool_seconds_text(text, report->score.seconds));
-	printf("\nwrote %s to %s in %s\n", tool_bytes_text(text, (double)report->bytes_written),
-	       args->opts.out_dir, tool_seconds_text(more, report->seconds));
-	if (report->in_place)
-		printf("rows stay where they are: the dataset needs their file as it is\n");
-}
-
 static void free_args(struct stage_args *args)
 {
 	/* the library's structs have const names; those here were allocated by strndup() */
@@ -453,8 +299,8 @@ int cmd_stage(int argc, char **argv)
 		.graph = { .opts = RUNG_GRAPH_OPTS_INIT },
 		.score = { .opts = RUNG_SCORE_OPTS_INIT },
 	};
-	static const char *const steps[] = { "graph", "score", "relabel", "features",
-		                             "files", "check", NULL };
+	static const char *const steps[] = { "graph",    "score", "relabel", "scales",
+		                             "features", "files", "check",   NULL };
 	struct rung_stage_report report = { 0 };
 	struct tool_progress progress;
 	int rc, code = TOOL_DONE;
@@ -491,8 +337,8 @@ int cmd_stage(int argc, char **argv)
 	if (rc < 0)
 		code = tool_fail(argv[0], rc);
 	else if (!args.common.json)
-		print_report(&args, &report);
-	else if (tool_json_print(argv[0], report_json(&args, &report)) < 0)
+		tool_stage_print(&args.opts, &report);
+	else if (tool_json_print(argv[0], tool_stage_json(&args.opts, &report)) < 0)
 		code = TOOL_FAILED;
 	free_args(&args);
 	return code;

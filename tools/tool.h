@@ -142,6 +142,7 @@ struct tool_store_args {
 	enum rung_numa numa;
 	uint32_t numa_node; /**< of RUNG_NUMA_NODE */
 	int numa_given;
+	enum rung_quant_format quantize; /**< of rung plan: rows as if they were quantized */
 	const char *profile; /**< file with the profile of the machine; NULL: not given */
 	/** nonzero: requests use vertex ids (RUNG_VERTICES); set by the subcommand */
 	int vertex_ids;
@@ -301,6 +302,13 @@ int tool_profile_load(const char *path, struct rung_profile **profile_out);
 /** The budgets and the device of the options, added to `opts`. @param feature_bytes  100% */
 void tool_plan_opts(const struct tool_store_args *args, uint64_t feature_bytes,
                     struct rung_plan_opts *opts);
+
+/** Names of enum rung_quant_format and enum rung_quant_scales. */
+extern const char *const tool_quant_formats[];
+extern const char *const tool_quant_scales[];
+
+/** Bytes of a quantized row with a scale (rung/dtype.h). */
+uint64_t tool_quant_row_bytes(enum rung_quant_format format, uint64_t columns);
 
 /** Print the reason on stderr if not the requested GPUs gather. */
 void tool_report_device(const char *name, const struct rung_plan_device *device);

@@ -121,6 +121,9 @@ struct rung_plan_opts {
 	uint64_t structure_bytes;
 	/** for rung_plan_divide(): the window of the store, as in rung_store_opts */
 	uint32_t window;
+	/** plan the rows as if they were staged quantized, with a scale per row: shows what that
+	 * would save. No store can be opened with such a plan. RUNG_QUANT_NONE: as staged */
+	enum rung_quant_format quantize;
 };
 
 /** Initialiser: all defaults. In C++: rung_plan_opts_init(). */

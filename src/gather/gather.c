@@ -100,18 +100,6 @@ int rung__gather_outside(enum rung_dtype dtype, uint64_t id, uint64_t index, uin
  * streaming stores; or rows are decoded, with or without such stores. */
 enum way { PLAIN, BLOCKS, STREAMED, DECODED, DECODED_STREAMED };
 
-/* Decode a quantized row, after all lines of the later row have been prefetched: it is narrow. */
-__attribute__((always_inline)) static inline void decode_row(const struct rung__row_form *form,
-                                                             unsigned char *to,
-                                                             const unsigned char *from, bool stream,
-                                                             const unsigned char *later)
-{
-	for (size_t at = 0; at < form->row_bytes; at += LINE_BYTES)
-		__builtin_prefetch(later + at, 0, 2);
-	__builtin_prefetch(later + form->row_bytes - 1, 0, 2);
-	form->decode(form, to, from, stream);
-}
-
 /* Copy a row. later: the row to prefetch while this one is copied. */
 __attribute__((always_inline)) static inline void copy_row(enum way way, unsigned char *to,
                                                            const unsigned char *from, size_t bytes,
@@ -162,8 +150,8 @@ __attribute__((always_inline)) static inline int gather_loop(
 			/* without a later row the present one is prefetched, so that the copy needs
 			 * no branch */
 			if (way >= DECODED)
-				decode_row(g.form, g.out + i * g.out_stride, row,
-				           way == DECODED_STREAMED, later ? later : row);
+				g.form->decode(g.form, g.out + i * g.out_stride, row,
+				               way == DECODED_STREAMED, later ? later : row);
 			else
 				copy_row(way, g.out + i * g.out_stride, row, g.row_bytes,
 				         later ? later : row);

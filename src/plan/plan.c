@@ -16,6 +16,7 @@
 #include "file/block_device.h"
 #include "file/file.h"
 #include "plan/plan.h"
+#include "quant/quant.h"
 #include "plan/profile_rates.h"
 #include "sample/lists.h"
 
@@ -265,6 +266,31 @@ static int create(struct creation *creation, struct rung_plan *plan)
 	             plan);
 }
 
+/* Set the size of a row: as staged, or as if the rows were quantized. */
+static int choose_row(const struct rung_dataset *ds, enum rung_quant_format format,
+                      struct rung_plan *plan)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(ds);
+	struct rung__quant quant = { .format = format, .scales = RUNG_SCALES_ROW };
+
+	plan->row_bytes = info->stored_row_bytes;
+	plan->row_stride = info->row_stride;
+	if (format == RUNG_QUANT_NONE)
+		return 0;
+	quant.columns = info->features.row_bytes / rung_dtype_bytes(info->features.dtype);
+	if (!rung__quant_valid(&quant) || !rung__quant_accepts(info->features.dtype) ||
+	    info->quantization.format != RUNG_QUANT_NONE || info->features_path)
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: its rows of %s cannot be planned as quantized (%s); plan a "
+		                  "dataset with f16, bf16, f32 or f64 rows in rank order",
+		                  rung_dataset_dir(ds), rung_dtype_name(info->features.dtype),
+		                  info->quantization.format ? "they are quantized already"
+		                  : info->features_path     ? "they are in place"
+		                                            : "the type is not supported");
+	plan->row_bytes = plan->row_stride = rung__quant_row_bytes(&quant);
+	return 0;
+}
+
 int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts *user_opts,
                      struct rung_plan **plan_out)
 {
@@ -282,12 +308,12 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	if (!plan)
 		return rung__fail(RUNG_E_NOMEM, "plan: out of memory");
 	plan->vertex_count = info->vertex_count;
-	plan->row_bytes = info->stored_row_bytes;
-	plan->row_stride = info->row_stride;
 	plan->has_structure = opts.structure_bytes != 0;
 	if (plan->has_structure)
 		plan->offsets_bytes = rung__offsets_bytes(info->vertex_count, info->edge_count);
-	rc = create(&creation, plan);
+	rc = choose_row(ds, opts.quantize, plan);
+	if (rc == 0)
+		rc = create(&creation, plan);
 	rung_topology_destroy(creation.topology); /* the plan keeps only node numbers */
 	if (rc < 0) {
 		rung_plan_destroy(plan);

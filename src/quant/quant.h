@@ -103,9 +103,10 @@ struct rung__row_form {
 	/**
 	 * Decode a row; NULL: rows are copied.
 	 * @param stream  whether `to` may be written with streaming stores (gather/copy.h)
+	 * @param later   a row that will be decoded soon, which is prefetched; or `from`
 	 */
 	void (*decode)(const struct rung__row_form *form, unsigned char *to,
-	               const unsigned char *from, bool stream);
+	               const unsigned char *from, bool stream, const unsigned char *later);
 };
 
 /** Instruction sets of decoders. */
@@ -137,7 +138,8 @@ uint16_t rung__quant_to_bf16(float value);
 /* ---- quant_avx2.c, quant_avx512.c ---- */
 
 typedef void rung__quant_decoder(const struct rung__row_form *form, unsigned char *to,
-                                 const unsigned char *from, bool stream);
+                                 const unsigned char *from, bool stream,
+                                 const unsigned char *later);
 
 /** The decoder of a format and output type; NULL where the compiler lacks the instructions. */
 rung__quant_decoder *rung__quant_avx2(const struct rung__quant *quant, enum rung_dtype dtype);

@@ -4,6 +4,8 @@
 
 #include "quant/quant.h"
 
+#define LINE_BYTES 64u
+
 static inline float float_of(uint32_t bits)
 {
 	float value;
@@ -85,12 +87,14 @@ static inline void put(enum rung_dtype dtype, unsigned char *to, uint64_t column
 }
 
 static void decode_scalar(const struct rung__row_form *form, unsigned char *to,
-                          const unsigned char *from, bool stream)
+                          const unsigned char *from, bool stream, const unsigned char *later)
 {
 	const unsigned char *codes = from + rung__quant_codes_at(&form->quant);
 	float scale = 0;
 
 	(void)stream;
+	for (size_t at = 0; at < form->row_bytes; at += LINE_BYTES)
+		__builtin_prefetch(later + at, 0, 2);
 	if (!form->column_scales)
 		memcpy(&scale, from, sizeof(scale));
 	for (uint64_t c = 0; c < form->quant.columns; c++)

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define STEP 16u
+#define LINE 64u /* codes of a cache line, of two with int4 */
 
 /* The codes of 16 columns as float32. The scale of fp8 is 256 times that of the row: its values fit
  * half precision only after a division. */
@@ -60,12 +61,29 @@ VECTOR static inline void decode_rest(uint64_t format, enum rung_dtype dtype,
 	memcpy(to + first * bytes, out, (size_t)(rest * bytes));
 }
 
+/* 16 columns from column `c` on. */
+VECTOR static inline void decode_step(uint64_t format, enum rung_dtype dtype, bool by_column,
+                                      const struct rung__row_form *form, uint64_t c, wide scale,
+                                      const unsigned char *codes, unsigned char *to, bool stream)
+{
+	const uint64_t bytes = dtype == RUNG_F32 ? 4 : 2;
+
+	if (by_column) {
+		scale = load(form->column_scales + c);
+		if (format == RUNG_QUANT_FP8)
+			scale = times(scale, splat(256.0f));
+	}
+	store(dtype, to + c * bytes, times(load_codes(format, codes + bytes_of(format, c)), scale),
+	      stream);
+}
+
 /* One function for each format, output type and kind of scale calls it with constants. */
 VECTOR static inline void decode_row(uint64_t format, enum rung_dtype dtype, bool by_column,
                                      const struct rung__row_form *form, unsigned char *to,
-                                     const unsigned char *from, bool stream)
+                                     const unsigned char *from, bool stream,
+                                     const unsigned char *later)
 {
-	const uint64_t columns = form->quant.columns, bytes = dtype == RUNG_F32 ? 4 : 2;
+	const uint64_t columns = form->quant.columns;
 	const float adjust = format == RUNG_QUANT_FP8 ? 256.0f : 1.0f;
 	const unsigned char *codes = from + (by_column ? 0 : RUNG__QUANT_SCALE_BYTES);
 	wide scale = splat(adjust);
@@ -77,26 +95,30 @@ VECTOR static inline void decode_row(uint64_t format, enum rung_dtype dtype, boo
 		memcpy(&of_row, from, sizeof(of_row));
 		scale = splat(of_row * adjust);
 	}
-	for (; c + STEP <= columns; c += STEP) {
-		if (by_column && format == RUNG_QUANT_FP8)
-			scale = times(load(form->column_scales + c), splat(adjust));
-		else if (by_column)
-			scale = load(form->column_scales + c);
-		store(dtype, to + c * bytes,
-		      times(load_codes(format, codes + bytes_of(format, c)), scale), stream);
+	/* one line of the later row with each line of codes: all of its lines at once would use up
+	 * the pending misses of the second-level cache */
+	for (; c + LINE <= columns; c += LINE) {
+		_mm_prefetch((const char *)later + bytes_of(format, c), _MM_HINT_T1);
+		for (uint64_t i = c; i < c + LINE; i += STEP)
+			decode_step(format, dtype, by_column, form, i, scale, codes, to, stream);
 	}
+	_mm_prefetch((const char *)later + bytes_of(format, c), _MM_HINT_T1);
+	_mm_prefetch((const char *)later + form->row_bytes - 1, _MM_HINT_T1);
+	for (; c + STEP <= columns; c += STEP)
+		decode_step(format, dtype, by_column, form, c, scale, codes, to, stream);
 	if (c < columns)
 		decode_rest(format, dtype, form, c, scale, codes, to);
 }
 
 #define DECODER(name, format, dtype, by_column)                                                    \
 	VECTOR_OUTER static void name(const struct rung__row_form *form, unsigned char *to,        \
-	                              const unsigned char *from, bool stream)                      \
+	                              const unsigned char *from, bool stream,                      \
+	                              const unsigned char *later)                                  \
 	{                                                                                          \
 		if (stream)                                                                        \
-			decode_row(format, dtype, by_column, form, to, from, true);                \
+			decode_row(format, dtype, by_column, form, to, from, true, later);         \
 		else                                                                               \
-			decode_row(format, dtype, by_column, form, to, from, false);               \
+			decode_row(format, dtype, by_column, form, to, from, false, later);        \
 	}
 #define DECODERS(name, format)                                                                     \
 	DECODER(name##_row_f16, format, RUNG_F16, false)                                           \

@@ -50,7 +50,7 @@ static void decode_out(const struct rung_request *request, uint64_t first, uint6
 
 	for (uint64_t i = first; i < end; i++)
 		form->decode(form, request->out + misses->rows[i] * request->out_stride, row,
-		             stream);
+		             stream, row);
 }
 
 #if RUNG__HAVE_STREAM

@@ -121,7 +121,11 @@ struct bench_truth {
 	uint64_t block_rows;  /* rows of a block; blocks are dealt to the files round robin */
 	uint64_t data_offset; /* position of the first row in each file */
 	uint64_t row_stride;  /* bytes from one row to the next */
-	uint64_t row_bytes;
+	uint64_t row_bytes;   /* of a stored row */
+	/* of the dataset: how the rows are stored, and the type in which they are gathered */
+	const struct rung_quantization *quant;
+	enum rung_dtype dtype;
+	uint64_t out_bytes; /* of a gathered row */
 	/* maps an id to the position of its row; both NULL: id and position are the same */
 	uint64_t *rank_of_vertex, *vertex_of_rank;
 };
@@ -130,7 +134,11 @@ int bench_truth_open(const char *name, const struct rung_dataset *ds, enum rung_
                      struct bench_truth *out);
 void bench_truth_close(struct bench_truth *truth);
 
-/** Compare the gathered row `got` of `id` with the file. @param row  a buffer of row_bytes
+/** Decode a quantized row. @param row_out  [quant->columns] values of `dtype` */
+void bench_decode(const struct rung_quantization *quant, enum rung_dtype dtype,
+                  const unsigned char *stored, unsigned char *row_out);
+
+/** Compare the gathered row `got` of `id` with the file. @param row  a buffer of out_bytes
  * @return 1 equal, 0 different, negative: -errno of a failed read */
 int bench_truth_check(const struct bench_truth *truth, uint64_t id, const void *got, void *row);
 

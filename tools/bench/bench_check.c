@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -74,9 +75,17 @@ int bench_truth_open(const char *name, const struct rung_dataset *ds, enum rung_
 	struct bench_truth truth = { .dir = rung_dataset_dir(ds),
 		                     .block_rows = info->block_rows,
 		                     .row_stride = info->row_stride,
-		                     .row_bytes = info->features.row_bytes };
-	int rc = open_files(name, ds, &truth);
+		                     .row_bytes = info->stored_row_bytes,
+		                     .quant = &info->quantization,
+		                     .dtype = info->features.dtype == RUNG_F64
+		                                      ? RUNG_F32
+		                                      : info->features.dtype,
+		                     .out_bytes = info->features.row_bytes };
+	int rc;
 
+	if (info->quantization.format != RUNG_QUANT_NONE)
+		truth.out_bytes = info->quantization.columns * rung_dtype_bytes(truth.dtype);
+	rc = open_files(name, ds, &truth);
 	if (rc == 0 && space == RUNG_VERTICES && !info->features_path)
 		rc = load_map(name, ds, "rank_of_vertex", &truth.rank_of_vertex);
 	if (rc == 0 && space == RUNG_RANKS && info->features_path)
@@ -97,7 +106,8 @@ void bench_truth_close(struct bench_truth *truth)
 	*truth = (struct bench_truth){ .file_count = 0 };
 }
 
-int bench_truth_check(const struct bench_truth *truth, uint64_t id, const void *got, void *row)
+/* Read the stored row of an id. @return 0 or -errno */
+static int read_row(const struct bench_truth *truth, uint64_t id, void *row)
 {
 	/* rows are stored by rank or, in place, by vertex; ids of the other kind are mapped */
 	uint64_t place = truth->rank_of_vertex   ? truth->rank_of_vertex[id]
@@ -118,5 +128,18 @@ int bench_truth_check(const struct bench_truth *truth, uint64_t id, const void *
 			return n < 0 ? -errno : -EIO;
 		done += (uint64_t)n;
 	}
-	return memcmp(row, got, truth->row_bytes) == 0;
+	return 0;
+}
+
+int bench_truth_check(const struct bench_truth *truth, uint64_t id, const void *got, void *row)
+{
+	const bool quantized = truth->quant->format != RUNG_QUANT_NONE;
+	unsigned char *stored = quantized ? malloc(truth->row_bytes) : row;
+	int rc = stored ? read_row(truth, id, stored) : -ENOMEM;
+
+	if (quantized && rc == 0)
+		bench_decode(truth->quant, truth->dtype, stored, row);
+	if (quantized)
+		free(stored);
+	return rc < 0 ? rc : memcmp(row, got, truth->out_bytes) == 0;
 }

@@ -53,8 +53,11 @@ static int check_attached(const char *name, const struct bench_args *args,
 		return tool_fail(name, rc);
 	if (strcmp(info.dataset_dir, rung_dataset_dir(data->ds)) == 0 &&
 	    info.vertex_count == dataset->vertex_count &&
-	    info.features.dtype == dataset->features.dtype &&
-	    info.features.row_bytes == dataset->features.row_bytes)
+	    info.quantization.format == dataset->quantization.format &&
+	    (info.quantization.format != RUNG_QUANT_NONE
+	             ? info.quantization.row_bytes == dataset->stored_row_bytes
+	             : info.features.dtype == dataset->features.dtype &&
+	                       info.features.row_bytes == dataset->features.row_bytes))
 		return TOOL_DONE;
 	return tool_error(name, TOOL_FAILED,
 	                  "%s: not the dataset of the store shared at %s; share the store again",

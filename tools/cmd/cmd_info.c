@@ -82,6 +82,21 @@ static json_t *relations_json(const struct rung_dataset_info *info)
 	return list;
 }
 
+/* Null unless rows are quantized. */
+static json_t *quantized_json(const struct rung_dataset_info *info)
+{
+	const struct rung_quantization *quant = &info->quantization;
+	json_t *quantized;
+
+	if (quant->format == RUNG_QUANT_NONE)
+		return json_null();
+	quantized = json_object();
+	tool_json_set(quantized, "format", tool_json_text(tool_quant_formats[quant->format]));
+	tool_json_set(quantized, "scales", tool_json_text(tool_quant_scales[quant->scales]));
+	tool_json_set(quantized, "row_bytes", tool_json_u64(quant->row_bytes));
+	return quantized;
+}
+
 /*
  * One object with every field of the manifest. The library stores 0 or NULL where a field does not
  * apply (no iterations, no damping, nothing sampled, one features file); JSON has null there, so
@@ -99,6 +114,7 @@ static json_t *info_json(const struct rung_dataset *ds)
 	tool_json_set(root, "dtype", tool_json_text(rung_dtype_name(info->features.dtype)));
 	tool_json_set(root, "shape", shape_json(&info->features));
 	tool_json_set(root, "row_bytes", tool_json_u64(info->features.row_bytes));
+	tool_json_set(root, "quantized", quantized_json(info));
 	tool_json_set(root, "row_stride", tool_json_u64(info->row_stride));
 	tool_json_set(root, "feature_bytes", tool_json_u64(info->feature_bytes));
 	tool_json_set(root, "feature_files", tool_json_u64(info->feature_file_count));
@@ -159,6 +175,11 @@ static void print_info(const struct rung_dataset *ds)
 	print_array(&info->features);
 	printf(", %llu bytes a row, %s\n", (unsigned long long)info->features.row_bytes,
 	       tool_bytes_text(text, (double)info->feature_bytes));
+	if (info->quantization.format != RUNG_QUANT_NONE)
+		printf("          stored as %s, scales per %s, %llu bytes a row\n",
+		       tool_quant_formats[info->quantization.format],
+		       tool_quant_scales[info->quantization.scales],
+		       (unsigned long long)info->stored_row_bytes);
 	if (info->feature_file_count > 1)
 		printf("          in %u files, striped in blocks of %llu rows\n",
 		       info->feature_file_count, (unsigned long long)info->block_rows);

@@ -8,6 +8,16 @@
 
 #include "tool.h"
 
+const char *const tool_quant_formats[] = { "none", "int8", "int4", "fp8" };
+const char *const tool_quant_scales[] = { "row", "column" };
+
+uint64_t tool_quant_row_bytes(enum rung_quant_format format, uint64_t columns)
+{
+	const uint64_t codes = format == RUNG_QUANT_INT4 ? (columns + 1) / 2 : columns;
+
+	return (sizeof(float) + codes + 3) / 4 * 4;
+}
+
 /* A share such as 10% refers to the bytes of all feature rows, so sizes become bytes only when the
  * dataset is open. */
 void tool_plan_opts(const struct tool_store_args *args, uint64_t feature_bytes,
@@ -32,6 +42,7 @@ void tool_plan_opts(const struct tool_store_args *args, uint64_t feature_bytes,
 	opts->vertex_ids = args->vertex_ids;
 	opts->numa = args->numa;
 	opts->numa_node = args->numa_node;
+	opts->quantize = args->quantize;
 }
 
 /* With --device auto, rows can be gathered by the CPU, or with fewer GPUs than requested. The

@@ -4,9 +4,6 @@
 
 #include "cmd/stage_report.h"
 
-const char *const tool_quant_formats[] = { "none", "int8", "int4", "fp8" };
-const char *const tool_quant_scales[] = { "row", "column" };
-
 /* As in the manifest: "given" for the values of a file. */
 static const char *score_name(const struct rung_stage_opts *opts)
 {

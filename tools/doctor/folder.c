@@ -170,7 +170,7 @@ static void check_dataset(struct doctor *doctor, const char *dir, int is_dataset
 	} else {
 		doctor_add(doctor, "dataset", DOCTOR_OK, "", "%llu rows of %llu bytes",
 		           (unsigned long long)rung_dataset_info(ds)->vertex_count,
-		           (unsigned long long)rung_dataset_info(ds)->features.row_bytes);
+		           (unsigned long long)rung_dataset_info(ds)->stored_row_bytes);
 		rung_dataset_close(ds);
 	}
 }

@@ -73,6 +73,13 @@ static void check_args(const struct argp_state *state, void *ctx)
 	tool_need_dir(state, args->dir);
 }
 
+static const struct tool_word quant_formats[] = {
+	{ "int8", RUNG_QUANT_INT8 },
+	{ "int4", RUNG_QUANT_INT4 },
+	{ "fp8", RUNG_QUANT_FP8 },
+	{ 0 },
+};
+
 static const struct tool_option options[] = {
 	{ "model", "NAME", 1,
 	  "Plan a public data set without its files, instead of DIR: mag240m, papers100m, "
@@ -87,6 +94,9 @@ static const struct tool_option options[] = {
 	  TOOL_U32(struct plan_args, batch, 1, UINT32_MAX), TOOL_NOTED(struct plan_args, sampled) },
 	{ "seed", "N", 1, "Seed of the sampled batches (default: 1)",
 	  TOOL_U64(struct plan_args, seed, 0, UINT64_MAX), TOOL_NOTED(struct plan_args, sampled) },
+	{ "quantize", "FORMAT", 1,
+	  "Plan the rows as if they were staged with --quantize int8, int4 or fp8",
+	  TOOL_WORD(struct plan_args, store.quantize, quant_formats, "int8, int4 or fp8") },
 	{ "sweep", NULL, 3, "Compare several budgets (default without --host)",
 	  TOOL_FLAG(struct plan_args, sweep) },
 	{ "compute", "SECONDS", 3,

@@ -46,6 +46,9 @@ void plan_model_init(struct plan_model *plan, const struct plan_model_args *args
 	plan->entries = plan->edges * (model->undirected ? 2 : 1);
 	plan->train = train_count(plan);
 	plan->row_bytes = (uint64_t)model->width * rung_dtype_bytes(model->dtype);
+	plan->quantize = store->quantize;
+	if (plan->quantize)
+		plan->row_bytes = tool_quant_row_bytes(store->quantize, model->width);
 	plan->feature_bytes = plan->vertices * plan->row_bytes;
 	plan->lists_bytes = plan->entries * ID_BYTES;
 	plan->offsets_bytes = offsets_bytes(plan->vertices, plan->entries);

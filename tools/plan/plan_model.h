@@ -33,6 +33,7 @@ struct plan_model {
 	uint64_t scale;
 	uint64_t vertices, edges, entries; /**< entries: of the lists */
 	uint64_t train;                    /**< vertices */
+	enum rung_quant_format quantize;   /* rows as if they were quantized */
 	uint64_t row_bytes, feature_bytes, lists_bytes;
 	uint64_t offsets_bytes;   /**< of the lists, in memory */
 	uint32_t batch;           /**< seeds */

@@ -126,6 +126,9 @@ static void set_counts(json_t *root, const struct plan_model *plan)
 	tool_json_set(root, "edges", tool_json_u64(plan->edges));
 	tool_json_set(root, "undirected", json_boolean(plan->model->undirected));
 	tool_json_set(root, "train", tool_json_u64(plan->train));
+	tool_json_set(root, "quantize",
+	              plan->quantize ? tool_json_text(tool_quant_formats[plan->quantize])
+	                             : json_null());
 	tool_json_set(root, "row_bytes", tool_json_u64(plan->row_bytes));
 	tool_json_set(root, "feature_bytes", tool_json_u64(plan->feature_bytes));
 	tool_json_set(root, "lists_bytes", tool_json_u64(plan->lists_bytes));

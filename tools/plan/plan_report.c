@@ -126,6 +126,10 @@ json_t *plan_json(const struct tool_data *data, const struct plan_args *args,
 	tool_json_set(cache_json, "rows", tool_json_u64(cache->row_count));
 	tool_json_set(cache_json, "bytes", tool_json_u64(cache->bytes));
 	set_device(root, rung_plan_device(plan));
+	tool_json_set(root, "quantize",
+	              args->store.quantize
+	                      ? tool_json_text(tool_quant_formats[args->store.quantize])
+	                      : json_null());
 	tool_json_set(root, "tiers", tool_json_plan(plan));
 	set_placements(root, plan);
 	tool_json_set(root, "slots", slots_json);
@@ -194,6 +198,15 @@ void plan_print_counts(const struct rung_dataset *ds, const struct plan_args *ar
 	          (unsigned long long)(info->feature_bytes / info->vertex_count),
 	          tool_bytes_text(rows, (double)info->feature_bytes),
 	          tool_bytes_text(lists, (double)(info->edge_count * info->index_bytes)));
+	if (args->store.quantize) {
+		const uint64_t columns =
+			info->features.row_bytes / rung_dtype_bytes(info->features.dtype);
+		const uint64_t bytes = tool_quant_row_bytes(args->store.quantize, columns);
+
+		tool_wrap(2, "planned as if staged with --quantize %s: rows of %llu bytes (%s)",
+		          tool_quant_formats[args->store.quantize], (unsigned long long)bytes,
+		          tool_bytes_text(rows, (double)(bytes * info->vertex_count)));
+	}
 	tool_wrap(2, "batches of %u seed%s, fanout %s: %s rows each, %llu an epoch (%llu sampled)",
 	          prediction->batch, prediction->batch == 1 ? "" : "s", hops,
 	          tool_count_text(each, floor(traffic->rows_per_batch + 0.5)),

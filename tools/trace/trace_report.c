@@ -277,7 +277,7 @@ static void add_marks(const struct trace_result *result, const struct rung_datas
 		if (!result->tiers[t].rows || end >= info->vertex_count || m == CHART_MARKS_MAX)
 			continue;
 		snprintf(names[m], TEXT_BYTES, "%s, %s: %.1f %%", result->tiers[t].name,
-		         tool_bytes_text(bytes, (double)end * (double)info->features.row_bytes),
+		         tool_bytes_text(bytes, (double)end * (double)info->stored_row_bytes),
 		         100 * share(hits, result->requests));
 		chart->marks[chart->mark_count++] =
 			(struct chart_mark){ names[m],
@@ -300,7 +300,7 @@ void trace_write_svg(const struct trace_args *args, const struct trace_input *in
 		.y_label = "requests served from memory, %",
 		.x_max = 100,
 		.y_max = 100,
-		.bytes_max = (double)info->vertex_count * (double)info->features.row_bytes,
+		.bytes_max = (double)info->vertex_count * (double)info->stored_row_bytes,
 		.x = x,
 		.point_count = TRACE_SHARES,
 	};

@@ -100,7 +100,7 @@ static inline void quant_check(const struct store_fixture *f, const uint64_t *ra
 			values[c] = quant_value(f->vertex_of_rank[ranks[i]], c);
 		cr_assert(rung__quant_encode(&quant, q->column_scales, values, row));
 		if (form.decode)
-			form.decode(&form, decoded, row, false);
+			form.decode(&form, decoded, row, false, row);
 		else
 			memcpy(decoded, row, form.out_bytes);
 		cr_assert_eq(memcmp(decoded, got + i * stride, form.out_bytes), 0,

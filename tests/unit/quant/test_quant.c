@@ -137,7 +137,7 @@ static void check_decoded(const struct rung__quant *quant, const float *scales,
 		memcpy(&scale, row, sizeof(scale));
 		/* 0xee: nothing outside the row is written */
 		memset(out, 0xee, sizeof(out));
-		form.decode(&form, out + shift, row, shift == 0 && quant->columns % 16 == 0);
+		form.decode(&form, out + shift, row, shift == 0 && quant->columns % 16 == 0, row);
 		rung__copy_fence();
 		for (uint64_t c = 0; c < quant->columns; c++) {
 			const double number =

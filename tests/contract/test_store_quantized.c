@@ -128,3 +128,37 @@ Test(quantized, outputs_narrower_than_a_decoded_row_are_refused)
 	          rung_last_error());
 	fixture_close(&f);
 }
+
+Test(quantized, attached_stores_choose_their_type)
+{
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+	char path[300];
+
+	if (fixture_on_cuda())
+		cr_skip_test("CUDA IPC needs two processes");
+	for (unsigned c = 0; c < 2; c++) { /* scales per row, and per column */
+		struct rung_store *creator, *attached;
+
+		open_case(&cases[c], 200u << 10, RUNG_F32, RUNG_ENGINE_AUTO);
+		cr_assert_eq(rung_store_close(f.store), 0);
+		snprintf(path, sizeof(path), "%s/private/socket", f.parent);
+		opts.share_path = path;
+		opts.out_dtype = RUNG_F32;
+		cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &creator), 0, "%s",
+		             rung_last_error());
+		opts.share_path = NULL;
+		opts.out_dtype = RUNG_F64;
+		cr_assert_eq(rung_store_attach(path, &opts, &attached), RUNG_E_INVAL);
+		for (unsigned t = 0; t < RUNG__ARRAY_LEN(types); t++) {
+			opts.out_dtype = types[t];
+			cr_assert_eq(rung_store_attach(path, &opts, &attached), 0, "%s",
+			             rung_last_error());
+			f.store = attached;
+			quant_gather(&f, ASKED, t, 0);
+			cr_assert_eq(rung_store_close(attached), 0);
+		}
+		f.store = creator;
+		quant_gather(&f, ASKED, 9, 0);
+		fixture_close(&f);
+	}
+}

@@ -49,6 +49,9 @@ VECTOR static inline void put(unsigned char *to, __m256i values, bool stream)
 		_mm256_storeu_si256((__m256i *)(void *)to, values);
 }
 
+/* without optimization the intrinsic for half precision is a macro that converts -1 to a mask */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wsign-conversion"
 VECTOR static inline void store(enum rung_dtype dtype, unsigned char *to, wide values, bool stream)
 {
 	const __m512i bits = _mm512_castps_si512(values);
@@ -71,6 +74,8 @@ VECTOR static inline void store(enum rung_dtype dtype, unsigned char *to, wide v
 		    stream);
 	}
 }
+
+#pragma GCC diagnostic pop
 
 #include "quant/vector_loop.h"
 

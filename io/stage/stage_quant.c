@@ -150,7 +150,9 @@ static int compute_scales(struct rung__stage *stage)
 		}
 		rc = rung__failure_report(&failure);
 		if (rc == 0)
-			rc = rung__stage_progress(stage, SCALES, first, m->vertex_count);
+			rc = rung__stage_progress(
+				stage, SCALES, RUNG__MIN(first + threads * step, m->vertex_count),
+				m->vertex_count);
 	}
 	for (uint64_t c = 0; c < m->quant.columns && rc == 0; c++) {
 		float magnitude = 0;
@@ -235,21 +237,30 @@ static struct quant_sample choose_sample(const struct rung__stage *stage)
 		                      (rows - SAMPLE_ROWS) / (SAMPLE_BLOCKS - 1) };
 }
 
+/* Encode rows [first, first + count) as the source does, and add up their errors. They are read
+ * once and in order, which deflated sources need. */
 static int measure_rows(const struct rung__stage *stage, const struct quant_reader *reader,
                         uint64_t first, uint64_t count, struct rung__quant_errors *errors)
 {
 	const struct rung__manifest *m = stage->manifest;
+	const uint64_t step = step_rows(stage);
 	int rc = 0;
 
-	for (uint64_t row = first; row < first + count && rc == 0; row++) {
-		rc = rung_source_read(stage->features, row, 1, reader->row);
-		if (rc == 0)
-			rc = rung_source_read(given(stage), row, 1, reader->rows);
-		if (rc < 0)
-			break;
-		rung__quant_widen(m->given.dtype, reader->rows, m->quant.columns, reader->values);
-		rung__quant_measure(&m->quant, m->column_scales, reader->values, reader->row,
-		                    errors);
+	for (uint64_t done = 0; done < count && rc == 0; done += step) {
+		const uint64_t rows = RUNG__MIN(step, count - done);
+
+		rc = rung_source_read(given(stage), first + done, rows, reader->rows);
+		for (uint64_t i = 0; i < rows && rc == 0; i++) {
+			rung__quant_widen(m->given.dtype, reader->rows + i * m->given.row_bytes,
+			                  m->quant.columns, reader->values);
+			/* reading it from the source names the value that is not finite */
+			if (!rung__quant_encode(&m->quant, m->column_scales, reader->values,
+			                        reader->row))
+				return rung_source_read(stage->features, first + done + i, 1,
+				                        reader->row);
+			rung__quant_measure(&m->quant, m->column_scales, reader->values,
+			                    reader->row, errors);
+		}
 	}
 	return rc;
 }

@@ -142,6 +142,16 @@ class Learning(TrainTest):
         for descr, result in results[1:]:
             self.assertEqual(result, results[0][1], descr)
 
+    def test_quantized_rows_train_alike_from_every_type(self):
+        results = []
+        for descr in ("<f4", "<f8"):   # float64 is gathered as float32
+            staged = self.path("quantized-" + descr[1:])
+            self.run_rung("stage", *self.graph.options(features=self.graph.write_features(descr)),
+                          "--quantize", "int8", "--out", staged, "--quiet")
+            results.append(learned(self.train(staged)))
+        self.assertEqual(*results)
+        self.assertNotEqual(results[0], learned(self.train(self.staged)))
+
     def test_all_label_types_train_the_same(self):
         expected = learned(self.train(self.staged))
         for descr, shape in (("<f4", (self.graph.vertices,)), ("|u1", (self.graph.vertices, 1)),

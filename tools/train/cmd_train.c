@@ -353,6 +353,14 @@ static int report(const struct train_run *run, const struct train_result *result
 	return TOOL_DONE;
 }
 
+/* The element type of gathered rows. The call fails only for callers of another version. */
+static enum rung_dtype row_dtype(const struct rung_store *store)
+{
+	struct rung_store_info info = { .size = sizeof(info) };
+	rung_store_info(store, &info);
+	return info.features.dtype;
+}
+
 int cmd_train(int argc, char **argv)
 {
 	struct train_args args = { .hidden = 128,
@@ -384,6 +392,7 @@ int cmd_train(int argc, char **argv)
 			                 .args = &args,
 			                 .data = &session.data,
 			                 .info = rung_dataset_info(session.tool.ds),
+			                 .row_dtype = row_dtype(session.tool.store),
 			                 .loader = session.loader,
 			                 .eval_loader = session.eval_loader,
 			                 .model = &session.model,

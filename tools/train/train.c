@@ -84,8 +84,8 @@ static int forward(struct trainer *trainer, const struct rung_loader_batch *batc
 	int rc = train_buffer_need(&trainer->rows, batch->rank_count, width);
 	if (rc < 0)
 		return rc;
-	train_rows_convert(run->info->features.dtype, batch->rows, batch->rank_count, width,
-	                   run->args->norm, dropout, trainer->rows.data);
+	train_rows_convert(run->row_dtype, batch->rows, batch->rank_count, width, run->args->norm,
+	                   dropout, trainer->rows.data);
 	for (uint64_t i = 0; i < batch->seed_count; i++)
 		trainer->labels[i] = *train_labels_at(&run->data->labels, batch->seeds[i]);
 	claim_blocks(trainer, batch);

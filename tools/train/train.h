@@ -82,6 +82,8 @@ struct train_run {
 	const struct train_args *args;
 	const struct train_data *data;
 	const struct rung_dataset_info *info;
+	enum rung_dtype
+		row_dtype; /* of gathered rows; quantized ones are not as they were staged */
 	struct rung_loader *loader, *eval_loader; /* may be the same one */
 	struct train_model *model;
 	struct tool_progress *progress;

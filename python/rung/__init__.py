@@ -36,8 +36,9 @@ from .errors import (
 from .gather import Gather
 from .opening import attach, open
 from .planning import Plan, PlanPart, PlanTier, plan
+from .rows import Quantization
 from .sampling import Batch, Block, Loader, NeighborSampler, Sample
-from .staging import StageResult, stage
+from .staging import QuantizedRows, StageResult, stage
 from .stats import EpochStats, Stats, Tier
 from .store import Store
 
@@ -78,7 +79,7 @@ __all__ = ["AbiError", "AgainError", "Array", "Batch", "Block", "BusyError", "Ca
            "Graph", "InvalidError", "LibraryError",
            "Loader", "NeighborSampler", "NoDeviceError", "NoMemoryError", "NoSpaceError",
            "NotFoundError", "NotSupportedError",
-           "Plan", "PlanPart", "PlanTier",
+           "Plan", "PlanPart", "PlanTier", "Quantization", "QuantizedRows",
            "RangeError", "ReadError", "Sample", "StageResult", "Stats", "Store", "Tier",
            "TimedOutError", "__version__", "attach", "open", "plan",
            "stage"]

@@ -222,6 +222,8 @@ NUMA_POLICIES = _words("rung_numa", "RUNG_NUMA_")
 ROW_ORDERS = _words("rung_row_order", "RUNG_ROW_ORDER_")
 STAGE_PADS = _words("rung_stage_pad", "RUNG_STAGE_PAD_")
 DRAWS = _words("rung_draws", "RUNG_DRAWS_")
+QUANT_FORMATS = _words("rung_quant_format", "RUNG_QUANT_")
+QUANT_SCALES = _words("rung_quant_scales", "RUNG_SCALES_")
 PHASES = _words("rung_read_phase", "RUNG_READ_PHASE_")[:-1]   # the last is the number of phases
 
 

@@ -18,6 +18,7 @@ from .dtypes import BY_CODE, DType
 from .errors import ClosedError, InvalidError, NotFoundError, NotSupportedError, RangeError
 from .forks import watch
 from .owned import Owned
+from .rows import Quantization, quantization_of
 from .stats import bytes_text
 
 
@@ -95,7 +96,10 @@ class Dataset:
         path: absolute path
         vertex_count, edge_count: ints
         shape, dtype: of the features: [vertices, ...] and a `rung.DType`
-        row_bytes, feature_bytes: size of a row and of all rows
+        row_bytes: size of a row as it was staged
+        stored_row_bytes, feature_bytes: size of a row and of all rows in the files, less than that
+            if they are quantized
+        quantization: a `rung.Quantization`; None: rows are stored as they were given
         fanouts, batch_size, draws: sampling as given at staging; a fanout of -1: all neighbours;
             `draws` is "all" or "new"
         score: name of the method that ranked the rows
@@ -127,7 +131,9 @@ class Dataset:
         self.shape: tuple[int, ...] = tuple(info.features.dims[: info.features.dim_count])
         self.dtype: DType = BY_CODE[info.features.dtype]
         self.row_bytes: int = info.features.row_bytes
+        self.stored_row_bytes: int = info.stored_row_bytes
         self.feature_bytes: int = info.feature_bytes
+        self.quantization: Quantization | None = quantization_of(info.quantization)
         self.fanouts: tuple[int, ...] = tuple(-1 if fanout == UINT32_MAX else fanout
                                               for fanout in info.fanouts[: info.fanout_count])
         self.batch_size: int = info.batch_size
@@ -255,4 +261,5 @@ class Dataset:
 
     def __repr__(self) -> str:
         return (f"rung.Dataset({self.path!r}): {self.vertex_count} vertices, {self.edge_count} "
-                f"edges, features {list(self.shape)} {self.dtype.name}")
+                f"edges, features {list(self.shape)} {self.dtype.name}"
+                + (f" as {self.quantization.format}" if self.quantization is not None else ""))

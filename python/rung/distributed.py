@@ -53,7 +53,7 @@ def open(path: str | os.PathLike[str], *, share: str | os.PathLike[str] | None =
             job's id in its name)
         vertex_ids: as in `rung.open()`
         options: of `rung.open()`. The first rank of a machine uses them all, the others use
-            `requests` and `batch_rows`
+            `requests`, `batch_rows` and `dtype`
 
     Returns:
         The store, which the caller closes. The first rank's memory serves the whole machine: call
@@ -78,7 +78,7 @@ def open(path: str | os.PathLike[str], *, share: str | os.PathLike[str] | None =
                         store._folder = Folder(os.path.dirname(share_path))
                 elif not turn and store is None and error is None:
                     given: dict[str, Any] = {name: options[name] for name in options
-                                             if name in ("requests", "batch_rows")}
+                                             if name in ("requests", "batch_rows", "dtype")}
                     if on_gpu:
                         given["gpu"] = _own_gpu(local_rank)
                     store = attach(share_path, vertex_ids=vertex_ids, **given)

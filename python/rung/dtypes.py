@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .errors import NotSupportedError
+from .errors import InvalidError, NotSupportedError
 from .sizes import optional_module
 
 if TYPE_CHECKING:
@@ -67,6 +67,34 @@ def torch_dtype(dtype: DType) -> torch.dtype:
         raise NotSupportedError(f"torch {module.__version__} has no {dtype.torch}; use a newer "
                                 "torch, or arrays='numpy'")
     return found
+
+
+# str() of torch's dtype is "torch.float16"; numpy's has the name and the descr
+_NAMES = {name: dtype.name for dtype in DTYPES
+          for name in (dtype.name, dtype.torch, "torch." + dtype.torch, dtype.numpy)}
+
+
+def gather_dtype(given: Any) -> DType | None:
+    """Return the element type that a `dtype` argument stands for; None for None.
+
+    Args:
+        given: a dtype of torch or numpy, its name, or "raw" for the bytes of quantized rows
+
+    Raises:
+        InvalidError: another value.
+    """
+    if given is None or isinstance(given, DType):
+        return given
+    name = "u8" if isinstance(given, str) and given == "raw" else _NAMES.get(str(given))
+    if name is None:
+        try:
+            name = _NAMES.get(np.dtype(given).str.replace("=", "<"))
+        except TypeError:
+            pass
+    if name is None:
+        raise InvalidError(f"dtype={given!r}: unknown type; use float16, bfloat16 or float32, of "
+                           "torch or as a name, or 'raw'")
+    return BY_NAME[name]
 
 
 def tensor_of(array: np.ndarray[Any, Any], name: str) -> torch.Tensor:

@@ -120,6 +120,8 @@ _NAMES = [(re.compile(pattern), name) for pattern, name in (
     (r"--resume\b", "resume=True"),
     (r"--in-place\b", "in_place=True"),
     (r"--row-order\b", "row_order"),
+    (r"\bor u8 for the stored bytes", "or 'raw' for the stored bytes"),
+    (r"--quantize\b", "quantize="),
     (r"--vertices\b", "vertex_count"),
     (r"with --split\b", "in splits"),
     (r"rung info lists (its|the) arrays", "Dataset.arrays and Dataset.splits list the names"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ._library import string
+from .dtypes import gather_dtype
 from .sizes import Size, gpu_arguments
 from .store import Store
 
@@ -17,14 +18,13 @@ if TYPE_CHECKING:
 
 def open(path: str | os.PathLike[str], host: Size | None = None, *, gpu: Size | None = None,
          gpus: Sequence[int] = (), device: str | torch.device | None = None,
-         cache: Size | None = None,
-         share: bool | str | os.PathLike[str] = False, vertex_ids: bool = True,
-         queue_depth: int = 0, engine: str = "auto", numa: str | int = "auto",
-         requests: int = 0, batch_rows: int = 0, merge_gap: int = 0,
+         cache: Size | None = None, share: bool | str | os.PathLike[str] = False,
+         vertex_ids: bool = True, queue_depth: int = 0, engine: str = "auto",
+         numa: str | int = "auto", requests: int = 0, batch_rows: int = 0, merge_gap: int = 0,
          buffered: bool = False, read_timeout: float = 0,
          profile: str | os.PathLike[str] | None = None, private_cache: bool = False,
          sample_on_gpu: bool = False, structure: Size | None = None,
-         window: int | str = "auto") -> Store:
+         window: int | str = "auto", dtype: Any = None) -> Store:
     """Open the features of a staged data set.
 
     The hottest rows are read into memory; the others stay in the file, and are called cold.
@@ -56,9 +56,10 @@ def open(path: str | os.PathLike[str], host: Size | None = None, *, gpu: Size | 
         read_timeout: seconds after which a read fails; 0: 30 s
         window: announced batches whose cold rows are read together before they begin: a number, 0
             (none), or "auto", which follows `cache`. Rows staged in place need `vertex_ids` for it
-        profile: output of `rung numa --json` on this machine, which determines `queue_depth`,
-            `merge_gap` and `numa` if they are not given
+        profile: output of `rung numa --json`, for `queue_depth`, `merge_gap`, `numa` not given here
         requests, batch_rows: most gathers in flight (default 8), most ids of one (default 1 Mi)
+        dtype: of gathered quantized rows: float16, bfloat16 or float32 of torch or numpy, its name,
+            or "raw": uint8 [vertices, stored_row_bytes] (default: as staged, float32 for float64)
 
     Returns:
         A `Store`, which the caller closes.
@@ -71,14 +72,15 @@ def open(path: str | os.PathLike[str], host: Size | None = None, *, gpu: Size | 
     """
     arguments = dict(locals())
     arguments.update(path=os.path.abspath(os.fsdecode(string(path, "path"))),
-                     **gpu_arguments(device, gpus))
+                     dtype=_code(dtype), **gpu_arguments(device, gpus))
     if profile is not None:
         arguments["profile"] = os.path.abspath(os.fsdecode(string(profile, "profile")))
     return Store(arguments)
 
 
 def attach(share_path: str | os.PathLike[str], *, vertex_ids: bool = True, requests: int = 0,
-           batch_rows: int = 0, private_cache: bool = False, gpu: int | None = None) -> Store:
+           batch_rows: int = 0, private_cache: bool = False, gpu: int | None = None,
+           dtype: Any = None) -> Store:
     """Attach to a store that another process of this user on this machine opened with `share`.
 
     All attached processes use the same host memory.
@@ -86,6 +88,7 @@ def attach(share_path: str | os.PathLike[str], *, vertex_ids: bool = True, reque
     Args:
         share_path: path of the other store's socket (`Store.share_path`)
         vertex_ids, requests, batch_rows: as in `rung.open()`
+        dtype: as in `rung.open()`, independent of that of the other process
         private_cache: do not use the shared cold-row cache, to which all attached processes write
         gpu: number of the GPU that gathers, if the other process's store gathers on a GPU
             (default: the calling thread's current GPU, in torch `torch.cuda.current_device()`)
@@ -102,4 +105,10 @@ def attach(share_path: str | os.PathLike[str], *, vertex_ids: bool = True, reque
     absolute = os.path.abspath(os.fsdecode(string(share_path, "share_path")))
     return Store({"share_path": absolute, "vertex_ids": vertex_ids,
                   "requests": requests, "batch_rows": batch_rows,
-                  "private_cache": private_cache, "gpu": gpu})
+                  "private_cache": private_cache, "gpu": gpu, "dtype": _code(dtype)})
+
+
+def _code(dtype: Any) -> int:
+    """Return librung's code of the argument `dtype`; 0 for the default."""
+    found = gather_dtype(dtype)
+    return 0 if found is None else found.code

@@ -256,7 +256,8 @@ def _window(given: SimpleNamespace) -> int:
 def store_opts(given: SimpleNamespace) -> Any:
     """Return the store's options for the arguments of `rung.open()`, without `share_path`."""
     opts = c.rung_store_opts(vertex_ids=bool(given.vertex_ids), buffered=bool(given.buffered),
-                             private_cache=bool(given.private_cache))
+                             private_cache=bool(given.private_cache),
+                             out_dtype=given.dtype)
     opts.queue_depth = whole_number(given.queue_depth, "queue_depth")
     # the engines "null" and "null_instant" read nothing: no rows to train with
     reading = [engine for engine in ENGINES if not engine.startswith("null")]
@@ -275,7 +276,7 @@ def store_opts(given: SimpleNamespace) -> Any:
 
 def attach_opts(given: SimpleNamespace) -> Any:
     """Return the store's options for the arguments of `rung.attach()`, without `share_path`."""
-    opts = c.rung_store_opts()
+    opts = c.rung_store_opts(out_dtype=given.dtype)
     if given.gpu is not None:
         opts.gpu = pointer(c_int(whole_number(given.gpu, "gpu", _INT_MAX)))
     opts.vertex_ids, opts.private_cache = bool(given.vertex_ids), bool(given.private_cache)

@@ -261,7 +261,8 @@ def state_of(store: Store) -> list[tuple[str, str]]:
         return [("on", f"{store.device}, not opened in this process yet")]
     stats = store.stats()
     rows = sum(tier.rows for tier in stats.tiers if tier.name != "nvme")
-    share = f"{digits(100 * rows / max(len(store), 1))} %, {bytes_text(rows * store.row_bytes)}"
+    share = (f"{digits(100 * rows / max(len(store), 1))} %, "
+             f"{bytes_text(rows * store.stored_row_bytes)}")
     budgets = [(name, repr(store._arguments[name])) for name in ("host", "gpu")
                if store._arguments.get(name) is not None]
     return [("on", store.device), *budgets, ("rows in memory", f"{rows} ({share})"),

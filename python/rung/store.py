@@ -10,19 +10,18 @@ from ctypes import byref
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
-import numpy as np
 import numpy.typing as npt
 
 from ._library import c, check, lib, string, text
 from .arrays import CPU, CUDA, Array, SupportsDLPack
 from .dataset import Dataset
-from .dtypes import BY_CODE, DType, numpy_dtype, torch_dtype
 from .errors import ClosedError, ForkError, InvalidError, in_python
 from .forks import Calls, watch
 from .gather import Flight, Gather
 from .operands import Listed, index_rows, list_ids, make_rows, store_memory, torch_of
 from .owned import Folder, Owned, Running, statuses
 from .planning import create_plan
+from .rows import Rows
 from .sizes import attach_opts, plan_opts, store_opts
 from .stats import (
     Stats,
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-class Store:
+class Store(Rows):
     """Feature rows of a staged data set, from `rung.open()` or `rung.attach()`.
 
     A context manager, which closes the store. Threads: any number at the same time.
@@ -53,9 +52,9 @@ class Store:
 
     Attributes:
         path: folder of the data set
-        shape: [vertices, ...]
-        dtype: a `rung.DType`
-        row_bytes: size of a row
+        shape, dtype, row_bytes: of gathered rows: [vertices, ...], a `rung.DType`, size of a row
+        quantization: a `rung.Quantization`, which also decodes stored rows; None: not quantized
+        stored_row_bytes: size of a row in the file and in memory
         gpu: number of the GPU that gathers; -1: the CPU gathers
         device: "cpu" or "cuda:N"
         why_cpu: why `device="auto"` chose the CPU; "" otherwise
@@ -84,14 +83,7 @@ class Store:
                 self._attach(memory, **self._arguments)
             else:
                 self._open(memory, **self._arguments)
-            info = c.rung_store_info()
-            check(lib.rung_store_info(memory, byref(info)))
-            self.shape: tuple[int, ...] = tuple(info.features.dims[: info.features.dim_count])
-            self.dtype: DType = BY_CODE[info.features.dtype]
-            self.row_bytes: int = info.features.row_bytes
-            self.path: str = text(info.dataset_dir)
-            self.gpu: int = info.gpu
-            self.device: str = "cpu" if info.device == 0 else f"cuda:{info.gpu}"
+            self._describe(memory)
             self._memory = memory
         except BaseException:
             memory.release()
@@ -177,7 +169,7 @@ class Store:
         """Return the arguments with which another process attaches to, or opens, this store."""
         if self._share_path is None:
             return self._arguments
-        names = ("vertex_ids", "requests", "batch_rows", "private_cache")
+        names = ("vertex_ids", "requests", "batch_rows", "private_cache", "dtype")
         return {"share_path": self._share_path, "gpu": self.gpu if self.gpu >= 0 else None,
                 **{name: self._arguments[name] for name in names}}
 
@@ -185,34 +177,6 @@ class Store:
         if self._closed:
             raise ClosedError(f"{self.path}: a closed store cannot be pickled; open it again")
         return Store, (self._arguments_elsewhere(),)
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions: 1 for the vertices, and those of a row."""
-        return len(self.shape)
-
-    @property
-    def nbytes(self) -> int:
-        """Size of all rows."""
-        return len(self) * self.row_bytes
-
-    @property
-    def numpy_dtype(self) -> np.dtype[Any]:
-        """The features' dtype in numpy; bf16 is two bytes of void."""
-        return numpy_dtype(self.dtype)
-
-    @property
-    def torch_dtype(self) -> torch.dtype:
-        """The features' dtype in torch. Raises LibraryError if torch is not installed."""
-        return torch_dtype(self.dtype)
-
-    @property
-    def row_shape(self) -> tuple[int, ...]:
-        """Shape of a row."""
-        return self.shape[1:]
-
-    def __len__(self) -> int:
-        return self.shape[0]
 
     # ---- rows ----
 
@@ -490,9 +454,9 @@ class Store:
         self.close()
 
     def __repr__(self) -> str:
-        return (f"rung.Store({self.path!r}): {list(self.shape)} {self.dtype.name} "
+        return (f"rung.Store({self.path!r}): {self._features()} "
                 + ", ".join(f"{name} {value}" for name, value in state_of(self)))
 
     def _repr_html_(self) -> str:
         return html_table(f"rung.Store {self.path}",
-                          [("features", f"{list(self.shape)} {self.dtype.name}"), *state_of(self)])
+                          [("features", self._features()), *state_of(self)])

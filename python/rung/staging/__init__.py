@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """rung.stage(): sources, progress, and the call itself."""
 
-from .run import StageResult, stage
+from .run import QuantizedRows, StageResult, stage
 
-__all__ = ["StageResult", "stage"]
+__all__ = ["QuantizedRows", "StageResult", "stage"]

@@ -9,10 +9,22 @@ import warnings
 from collections.abc import Mapping, Sequence
 from ctypes import POINTER, byref, c_int
 from dataclasses import dataclass, field
+from math import nan
 from types import SimpleNamespace
 from typing import Any
 
-from .._library import DRAWS, ROW_ORDERS, STAGE_PADS, c, check, lib, string, text
+from .._library import (
+    DRAWS,
+    QUANT_FORMATS,
+    QUANT_SCALES,
+    ROW_ORDERS,
+    STAGE_PADS,
+    c,
+    check,
+    lib,
+    string,
+    text,
+)
 from ..errors import BusyError, Error, ExistsError, InvalidError
 from ..owned import Owned, remove_folder
 from ..sizes import Size, choice, fanout_array, size_bytes, whole_number
@@ -28,6 +40,28 @@ from .sources import (
 )
 
 Path = str | os.PathLike[str]
+
+
+@dataclass
+class QuantizedRows:
+    """Size and errors of rows that were staged with `quantize`.
+
+    Attributes:
+        format, scales: as in `rung.Quantization`
+        given_row_bytes: size of a row as it was given; `StageResult.row_bytes` is that of a stored
+            row
+        rows_compared: rows, all or a sample, to which the errors refer
+        error_max, error_mean: largest and mean difference of values; nan if no row was compared
+        clipped: share of clipped values, or nan
+    """
+
+    format: str
+    scales: str
+    given_row_bytes: int
+    rows_compared: int
+    error_max: float
+    error_mean: float
+    clipped: float
 
 
 @dataclass
@@ -47,6 +81,7 @@ class StageResult:
         phases: seconds by name of the step
         already_staged: `resume` found that this job has finished `path` already, and wrote
             nothing; `row_order` is then "auto"
+        quantized: `QuantizedRows`; None without `quantize`
     """
 
     path: str
@@ -62,6 +97,7 @@ class StageResult:
     resumed: bool
     phases: dict[str, float] = field(default_factory=dict)
     already_staged: bool = False
+    quantized: QuantizedRows | None = None
 
 
 def _throw_away(half_done: str) -> None:
@@ -119,6 +155,15 @@ def _set_score(opts: Any, given: SimpleNamespace) -> None:
     opts.batch_size = whole_number(given.batch_size, "batch_size")
 
 
+def _quantization(given: Any) -> tuple[int, int]:
+    """Return format and scales of the argument `quantize`, such as "int8" or "int8:column"."""
+    form, colon, scales = given.partition(":") if isinstance(given, str) else ("", "", "")
+    if form not in QUANT_FORMATS[1:] or scales not in (QUANT_SCALES if colon else ("",)):
+        raise InvalidError(f"quantize={given!r}: unknown value; use 'int8', 'int4' or 'fp8', with "
+                           "scales per ':row' (default) or ':column'")
+    return QUANT_FORMATS.index(form), QUANT_SCALES.index(scales or "row")
+
+
 def _set_work(opts: Any, given: SimpleNamespace) -> None:
     opts.threads = whole_number(given.threads, "threads", 4096)
     opts.memory_bytes = size_bytes(given.memory, name="memory")
@@ -126,6 +171,8 @@ def _set_work(opts: Any, given: SimpleNamespace) -> None:
     opts.dry_run, opts.in_place = bool(given.dry_run), bool(given.in_place)
     opts.row_order = choice(given.row_order, ROW_ORDERS, "row_order")
     opts.pad = choice(given.pad, STAGE_PADS, "pad")
+    if given.quantize is not None:
+        opts.quantize, opts.quant_scales = _quantization(given.quantize)
     given_folders = given.stripe
     if isinstance(given_folders, str | bytes | os.PathLike):
         given_folders = [given_folders]
@@ -172,13 +219,18 @@ def _set_described(opts: Any, described: Any, given: SimpleNamespace) -> None:
         opts.score.draws = preset.draws
 
 
-def _result(out: str, report: Any) -> StageResult:
+def _result(out: str, opts: Any, report: Any) -> StageResult:
+    errors = (report.quant_error_max, report.quant_error_mean, report.quant_clipped)
+    quantized = None if not opts.quantize else QuantizedRows(
+        QUANT_FORMATS[opts.quantize], QUANT_SCALES[opts.quant_scales], report.given_row_bytes,
+        report.quant_rows, *(errors if report.quant_rows else (nan, nan, nan)))
     phases = report.phases[: report.phase_count]
     return StageResult(
         out, report.vertex_count, report.edge_count, report.row_bytes, report.feature_bytes,
         report.bytes_written, report.memory_bytes, report.seconds, ROW_ORDERS[report.row_order],
         bool(report.in_place), bool(report.resumed),
-        {text(phase.name): phase.seconds for phase in phases}, bool(report.already_staged))
+        {text(phase.name): phase.seconds for phase in phases}, bool(report.already_staged),
+        quantized)
 
 
 def _run(given: SimpleNamespace) -> StageResult:
@@ -227,7 +279,7 @@ def _run(given: SimpleNamespace) -> StageResult:
     if report.old_left:
         said = text(lib.rung_last_error())
         warnings.warn(said, RuntimeWarning, stacklevel=3)   # 3: the caller of stage()
-    return _result(out, report)
+    return _result(out, opts, report)
 
 
 def stage(out: Path, *, features: Source | None = None,
@@ -240,6 +292,7 @@ def stage(out: Path, *, features: Source | None = None,
           draws: str | None = None, seed: int = 0, memory: Size = 0, threads: int = 0,
           force: bool = False, resume: bool = False, dry_run: bool = False, in_place: bool = False,
           row_order: str = "auto", pad: str = "none", stripe: Sequence[Path] = (),
+          quantize: str | None = None,
           progress: bool | ProgressFunction | None = None) -> StageResult:
     """Stage a data set: score the vertices, rank their rows, relabel the graph, write a folder.
 
@@ -276,6 +329,8 @@ def stage(out: Path, *, features: Source | None = None,
         dry_run: check inputs and free space and return an estimate, but write nothing
         in_place: leave the features in their file, which must not change while `out` is used
         row_order, pad, stripe: see rung-stage(1)
+        quantize: store the features, which must be floating-point and finite, with 8 or 4 bits per
+            value: "int8", "int4" or "fp8", with one scale per row, or per column: "int8:column"
         progress: True (tqdm), or a function of (step, done, total), whose exception cancels staging
 
     Raises:

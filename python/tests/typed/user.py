@@ -96,3 +96,15 @@ def hits(path: str) -> float:
         assert_type(dataset.split("train"), npt.NDArray[np.int64])
         assert_type(dataset.graph().indptr, npt.NDArray[Any])
     return sum(tier.hits for tier in planned.tiers)
+
+
+def stored_rows(path: str, ids: torch.Tensor) -> torch.Tensor:
+    rung.stage(path, features="x.npy", quantize="int8:column")
+    with rung.open(path, dtype=torch.float16) as half:
+        assert_type(half.gather(ids), torch.Tensor)
+    with rung.open(path, dtype="raw") as store:
+        found = store.quantization
+        assert found is not None
+        assert_type(found.column_scales, npt.NDArray[np.float32] | None)
+        assert_type(found.dequantize(store.gather([1])), npt.NDArray[Any])
+        return found.dequantize(store.gather(ids), torch.float16)

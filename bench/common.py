@@ -209,11 +209,11 @@ def drop_cached(path):
 
 # ---- graphs ----
 
-def find_graph(path):
-    """arxiv.npz: the given path, or in $RUNG_TEST_DATA, or next to the checkout; else None."""
+def find_graph(path, name="arxiv.npz"):
+    """A file of a graph: the given path, or in $RUNG_TEST_DATA, or next to the checkout; else
+    None."""
     folders = [os.environ.get("RUNG_TEST_DATA", ""), os.path.join(ROOT, "..", "shared", "data")]
-    for file in [path] if path else [os.path.join(folder, "arxiv.npz") for folder in folders
-                                     if folder]:
+    for file in [path] if path else [os.path.join(folder, name) for folder in folders if folder]:
         if os.path.exists(file):
             return os.path.abspath(file)
     return None

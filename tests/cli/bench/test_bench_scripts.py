@@ -257,6 +257,24 @@ class BenchScripts(CliTest):
                 else:   # distinct rows: some ids repeat
                     self.assertGreater(reads, 4096)
 
+    def test_quantize_compares_accuracy_and_size(self):
+        if subprocess.run([os.environ["RUNG"], "train", "--help"], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL, check=False).returncode:
+            self.skipTest("rung train is not in this build")
+        record = self.run_script("quantize/quantize.py", "--small", "--sets", "model", "--formats",
+                                 "int8,int4:column")
+        (found,) = record["sets"]
+        self.assertEqual(list(found["formats"]), ["none", "int8", "int4:column"])
+        sizes = [one["row_bytes"] for one in found["formats"].values()]
+        self.assertEqual(sizes, [512, 132, 64])
+        self.assertIsNone(found["formats"]["none"]["quantized"])
+        self.assertGreater(found["formats"]["int8"]["quantized"]["error_max"], 0)
+        for form, result in found["formats"].items():
+            self.assertEqual([run["seed"] for run in result["runs"]], [0])
+            self.assertTrue(0 < result["mean"]["test"] <= 1)
+            self.assertEqual("loss_points" in result, form != "none")
+        self.assertEqual(list(record["met"]), ["model"])
+
     @is_built("rung_rank_speed")
     def test_rank_speed_checks_its_result(self):
         record = self.run_script("rank.py", "--programs", PROGRAMS, "--small", "--threads", "2",

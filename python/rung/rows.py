@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 from ctypes import byref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, overload
@@ -15,6 +14,7 @@ import numpy.typing as npt
 from ._library import QUANT_FORMATS, QUANT_SCALES, c, check, lib, text
 from .dtypes import BY_CODE, BY_NAME, DType, gather_dtype, numpy_dtype, torch_dtype
 from .errors import InvalidError
+from .operands import torch_of
 
 if TYPE_CHECKING:
     import torch
@@ -68,16 +68,16 @@ class Quantization:
         if wanted.name not in _FLOATS:
             raise InvalidError(f"dtype={dtype!r}: not a type of values; use float16, bfloat16 or "
                                "float32")
-        torch: Any = sys.modules.get("torch")
-        tensor = torch is not None and isinstance(rows, torch.Tensor)
-        if not tensor and not isinstance(rows, np.ndarray):
+        torch = torch_of(rows)
+        if torch is None and not isinstance(rows, np.ndarray):
             raise InvalidError(f"rows: has type {type(rows).__name__}; use a torch tensor or a "
                                "numpy array")
-        if (rows.dtype != (torch.uint8 if tensor else np.uint8) or not rows.shape
+        if (rows.dtype != (torch or np).uint8 or not rows.shape
                 or rows.shape[-1] != self.row_bytes):
             raise InvalidError(f"rows {list(rows.shape)} {rows.dtype}: not stored rows; use uint8 "
                                f"[..., {self.row_bytes}], as gathered with dtype='raw'")
-        return self._tensor(torch, rows, wanted) if tensor else self._array(rows, wanted)
+        return (self._array(rows, wanted) if torch is None
+                else self._tensor(torch, rows, wanted))
 
     def _array(self, rows: npt.NDArray[np.uint8], dtype: DType) -> npt.NDArray[Any]:
         codes, scale = rows, self.column_scales

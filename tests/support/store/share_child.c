@@ -177,14 +177,36 @@ static void serve_lines(void)
 	}
 }
 
+typedef void constructor(int argc, char **argv, char **envp);
+
+/* the program's constructors, in the order of their calls (linker) */
+extern constructor *__init_array_start[] __attribute__((visibility("hidden")));
+extern constructor *__init_array_end[] __attribute__((visibility("hidden")));
+
+/* Call the constructors that come after one of them. */
+static void run_constructors_after(constructor *own, int argc, char **argv)
+{
+	bool after = false;
+
+	for (constructor **each = __init_array_start; each != __init_array_end; each++) {
+		if (after)
+			(*each)(argc, argv, environ);
+		after = after || *each == own;
+	}
+}
+
 /* Runs before main(), which is Criterion's and cannot be replaced; glibc passes main's arguments to
- * constructors. */
-__attribute__((constructor)) static void child_main(int argc, char **argv)
+ * constructors. The order of constructors is that of the linker's command line, so those that
+ * register the library's kernels with CUDA have not run yet: without them every kernel is an
+ * invalid handle. */
+__attribute__((constructor)) static void child_main(int argc, char **argv, char **envp)
 {
 	int rc;
 
+	(void)envp;
 	if (argc != 5 || strcmp(argv[1], MARK) != 0)
 		return;
+	run_constructors_after(child_main, argc, argv);
 	rc = open_child(argv[2], argv[3], argv[4]);
 	printf("%d %s\n", rc, rc < 0 ? rung_last_error() : "");
 	fflush(stdout);

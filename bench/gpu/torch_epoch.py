@@ -92,6 +92,7 @@ def make_parser():
     add("--batch-rows", type=positive, default=4096, help="rows of these batches (default: 4096)")
     add("--gpu", default="30%", help="rows on the GPU (default: 30%%)")
     add("--host", default="40%", help="rows in host memory (default: 40%%)")
+    add("--ways", default=None, help="comma-separated results of `epoch` to measure (default: all)")
     add("--run", choices=[*LIMITS, "attached"], default=None, help=argparse.SUPPRESS)
     add("--data", default=None, help=argparse.SUPPRESS)    # of --run: the data set
     add("--share", default=None, help=argparse.SUPPRESS)   # of --run attached: the store
@@ -172,6 +173,11 @@ class Part:
 
     def _judge(self, rc, errors):
         last = next((line for line in reversed(errors.splitlines()) if line.strip()), "")
+        # faulthandler prints the error, and the calls of the thread after a line that names it
+        crash = re.search(r"^(Fatal Python error: [^\n]*).*?^Current thread [^\n]*\n\s*([^\n]*)",
+                          errors, re.M | re.S)
+        if rc < 0 and crash:
+            last = f"{crash[1]}: {crash[2]}"
         if rc == 0:
             return "passed", ""
         if rc == SKIPPED:
@@ -201,7 +207,7 @@ class Part:
                           else self._judge(rc, errors))
         self.record.update(status=status, reason=reason, seconds=time.monotonic() - begun)
         if status == "failed":
-            self.record["output"] = errors.splitlines()[-25:]
+            self.record["output"] = [line[:500] for line in errors.splitlines()[-60:]]
 
 
 def machine():
@@ -246,8 +252,9 @@ def run_parts(args, words, folder, record):
     say(f"data set: {record['dataset']['vertices']} rows, {record['dataset']['seconds']:.1f} s")
     for name in args.parts:
         part = Part(name, args.limit or LIMITS[name],
-                    [sys.executable, "-B", os.path.abspath(__file__), *passed_on(words),
-                     "--run", name, "--data", os.path.join(folder, "data")])
+                    [sys.executable, "-B", "-X", "faulthandler", os.path.abspath(__file__),
+                     *passed_on(words), "--run", name,
+                     "--data", os.path.join(folder, "data")])
         record["parts"][name] = part.record
         part.run(folder)
         say(f"{part.record['status']:8} {name:13} {part.record['seconds']:6.1f} s  "

@@ -102,6 +102,13 @@ class Limits(Base):
                          ("failed", "exit 3: last", ["first", "last"]))
         self.assertEqual(self.part("kill -SEGV $$")["reason"], "signal 11: ")
 
+    def test_a_crash_names_its_place(self):
+        code = "import ctypes\ndef crash():\n    ctypes.string_at(0)\ncrash()"
+        record = self.part(f"exec {sys.executable} -X faulthandler -c '{code}'")
+        self.assertRegex(record["reason"],
+                         "^signal 11: Fatal Python error: Segmentation fault: File .* line ")
+        self.assertIn('  File "<string>", line 3 in crash', record["output"])
+
 
 @unittest.skipUnless(importlib.util.find_spec("numpy"), "no numpy")
 @unittest.skipIf(os.environ.get("RUNG_SANITIZE"), "the interpreter lacks the sanitizer's runtime")
@@ -215,8 +222,17 @@ with rung.Dataset(sys.argv[1]) as dataset:
             self.assertEqual(sum(way["hits"].values()), sum(one["rows"] for one in way["epochs"]))
             self.assertEqual(way["hits"]["nvme"] > 0, name == "rung")
             self.assertIsNone(way["idle_share"])
+            self.assertEqual(way["reads"]["device_reads"] > 0, name == "rung")
         losses = [[one["loss"] for one in way["epochs"]] for way in results.values()]
         self.assertEqual(losses[0], losses[1])   # the same rows, whichever way they were read
+
+    def test_an_unknown_way_is_an_error(self):
+        options, _ = self.make("--device", "cpu")
+        options.ways = "rung,walking"
+        from torch_run import Wrong
+        from torch_train import ways_of
+        with self.assertRaisesRegex(Wrong, "unknown way 'walking'; use rung, all_in_host_memory"):
+            ways_of(type("Run", (), {"args": options, "cuda": False}))
 
     def test_a_missing_command(self):
         env = environment(RUNG="/nonexistent", PATH="/nonexistent")

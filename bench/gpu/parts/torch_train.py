@@ -126,14 +126,20 @@ def one_epoch(run, trainer, loader):
             "wait_rows_s": stats.wait_rows, "wait_sample_s": stats.wait_sample}
 
 
+COUNTED = ("device_reads", "device_read_bytes", "read_ns", "read_rows", "merged_rows",
+           "duplicate_rows", "cache_hits", "joined_rows", "ahead_rows", "host_waits", "scatters")
+
+
 def epochs(run, store, **options):
     """Runs a warm-up epoch, then the measured ones, and compares the rows of one more batch."""
     torch, trainer = run.torch, Trainer(run)
     loader = run.loader(store, **options)
     one_epoch(run, trainer, loader)
-    before = {tier.name: tier.hits for tier in store.stats().tiers}
+    before = store.stats()
     found = [one_epoch(run, trainer, loader) for _ in range(run.args.epochs)]
-    hits = {tier.name: tier.hits - before[tier.name] for tier in store.stats().tiers}
+    after = store.stats()
+    hits = {tier.name: tier.hits - old.hits for tier, old in zip(after.tiers, before.tiers)}
+    reads = {name: getattr(after, name) - getattr(before, name) for name in COUNTED}
     batch = next(iter(loader))
     ids = batch.vertices.to(batch.features.device)
     check(int(run.wrong_rows(batch.features, ids)) == 0, "wrong rows in a loader's batch")
@@ -144,10 +150,10 @@ def epochs(run, store, **options):
                                                "min": min(seconds), "max": max(seconds)},
             "idle_share": found[0]["idle_share"] and statistics.median(
                 one["idle_share"] for one in found),
-            "verified_rows": len(ids), "hits": hits, "epochs": found}
+            "verified_rows": len(ids), "hits": hits, "reads": reads, "epochs": found}
 
 
-def ways_of(run):
+def all_ways(run):
     """Tuples of name, options of the store, and options of the loader."""
     share = {"gpu": run.args.gpu, "host": run.args.host}
     if not run.cuda:
@@ -157,6 +163,15 @@ def ways_of(run):
             ("all_on_gpu", {"gpu": "max"}, {}),
             ("all_on_gpu_sample_on_gpu", {"gpu": "max"} | graph, sampled),
             ("cpu_gather_and_copy", None, {})]
+
+
+def ways_of(run):
+    """The ways that --ways names."""
+    ways = {way[0]: way for way in all_ways(run)}
+    names = run.args.ways.split(",") if run.args.ways else list(ways)
+    unknown = [name for name in names if name not in ways]
+    check(not unknown, f"--ways: unknown way '{', '.join(unknown)}'; use {', '.join(ways)}")
+    return [ways[name] for name in names]
 
 
 def epoch(run):
@@ -225,23 +240,38 @@ def step_seconds(torch, replay, count):
     return [a.elapsed_time(b) / 1e3 for a, b in itertools.pairwise(events)]
 
 
-def static_step(run, store):
-    """A training step of GraphSAGE on one batch, as a CUDA graph if it can be captured."""
-    torch, trainer = run.torch, Trainer(run)
-    rows, edges, counts, labels = trainer.inputs(next(iter(run.loader(store))))
-    inputs = rows.clone(), [edge.clone() for edge in edges], counts, labels.clone()
-    torch.cuda.synchronize()
+class StaticStep:
+    """A training step of GraphSAGE on one batch, as a CUDA graph if it can be captured.
 
-    def eager():
-        trainer.step(*inputs)
-    try:
-        graph = new_graph(torch, eager)
-        with torch.cuda.graph(graph):
-            eager()
-        return graph.replay, True, trainer.kind
-    except RuntimeError as error:
-        emit(not_captured=str(error)[:300])
-        return eager, False, trainer.kind
+    The graph accesses the batch and the model at fixed addresses, so this object keeps them: torch
+    would give their memory to other tensors.
+    """
+
+    def __init__(self, run, store):
+        self.torch, self.trainer = run.torch, Trainer(run)
+        rows, edges, counts, labels = self.trainer.inputs(next(iter(run.loader(store))))
+        self.inputs = rows.clone(), [edge.clone() for edge in edges], counts, labels.clone()
+        self.torch.cuda.synchronize()
+        self.graph = self._captured()
+
+    def _eager(self):
+        self.trainer.step(*self.inputs)
+
+    def _captured(self):
+        try:
+            graph = new_graph(self.torch, self._eager)
+            with self.torch.cuda.graph(graph):
+                self._eager()
+            return graph
+        except RuntimeError as error:
+            emit(not_captured=str(error)[:300])
+            return None
+
+    def __call__(self):
+        if self.graph is None:
+            self._eager()
+        else:
+            self.graph.replay()
 
 
 def beside(run, torch, store, replay, steps):
@@ -274,13 +304,13 @@ def feed_alone(run, store, seconds=1.0):
 def interference(run):
     torch = run.need()
     with run.open(gpu="0", host="max") as store:
-        replay, captured, kind = static_step(run, store)
-        once = statistics.median(step_seconds(torch, replay, 20))
+        step = StaticStep(run, store)
+        once = statistics.median(step_seconds(torch, step, 20))
         steps = max(20, min(5000, int(1.5 / once)))   # much longer than one gather
-        pairs = [beside(run, torch, store, replay, steps) for _ in range(5)]
+        emit(model=step.trainer.kind, cuda_graph=step.graph is not None, steps=steps)
+        pairs = [beside(run, torch, store, step, steps) for _ in range(5)]
         slower = sorted(100 * (both / alone - 1) for alone, both, _ in pairs)
-        emit(model=kind, cuda_graph=captured, steps=steps,
-             step_seconds_alone=[pair[0] for pair in pairs],
+        emit(step_seconds_alone=[pair[0] for pair in pairs],
              step_seconds_beside=[pair[1] for pair in pairs],
              slow_down_percent={"median": statistics.median(slower), "min": slower[0],
                                 "max": slower[-1]},

@@ -92,6 +92,7 @@ def make_parser():
     add("--batch-rows", type=positive, default=4096, help="rows of these batches (default: 4096)")
     add("--gpu", default="30%", help="rows on the GPU (default: 30%%)")
     add("--host", default="40%", help="rows in host memory (default: 40%%)")
+    add("--engine", default="auto", help="how cold rows are read: auto, io_uring or pread")
     add("--ways", default=None, help="comma-separated results of `epoch` to measure (default: all)")
     add("--run", choices=[*LIMITS, "attached"], default=None, help=argparse.SUPPRESS)
     add("--data", default=None, help=argparse.SUPPRESS)    # of --run: the data set

@@ -67,6 +67,7 @@ class Run:
 
     def open(self, gpu=None, host=None, **options):
         gpu, host = gpu or self.args.gpu, host or self.args.host
+        options = {"engine": self.args.engine, **options}
         if not self.cuda:
             return self.rung.open(self.args.data, host=host, **options)
         try:

@@ -18,6 +18,11 @@
  * included, so the next launch may use the memory, on any stream, even before this launch has left
  * the GPU.
  *
+ * A launch can leave this to the next launch on its stream, which draws no tickets. The end of the
+ * first launch then takes the place of the fences, the barriers and the tickets: everything it
+ * wrote comes before the second launch, whose fence and store-release follow. For the host both are
+ * one launch.
+ *
  * The word contains the number of the launch, its turn, and not a flag: a word of an earlier launch
  * that arrives late, or stays because a launch has failed, never equals the expected turn.
  */
@@ -58,7 +63,7 @@ static __device__ __forceinline__ bool is_last_block(unsigned long long *blocks_
 }
 
 /** Reset the tickets to zero, and notify the host. Called by the lanes that is_last_block()
- * selected. */
+ * selected, or by a launch of one warp. */
 static __device__ __forceinline__ void end_launch(unsigned long long *blocks_done,
                                                   const struct rung__cuda_end &end)
 {

@@ -10,20 +10,19 @@
  * training for milliseconds. These blocks look up their rows themselves, so that they start
  * together with the others, no block waits for another, and one launch is enough.
  *
- * The grid is bounded: more warps than the device holds gain nothing, and take SMs from the
- * training. A warp gets its next tile from a counter, so a slow tile does not delay others. No
- * kernel here waits for anything.
+ * The grid is bounded: a warp gets its next tile from a counter, so a slow tile does not delay
+ * others. A gather of many bytes has one warp per tile instead. Blocks that end and are replaced
+ * keep more loads in flight than blocks that go on, and this fills a GPU's memory. No kernel here
+ * waits for anything.
  *
- * Results are counted in device memory; the block that ends last writes them to the report, which
- * the host reads, and zeroes the counts for the next gather: one launch per batch, without a copy
- * or a reset around it. Then it notifies the host (finish.h).
- *
- * Ids and map entries are untrusted: both are compared with row_count before they are used.
+ * Results are counted in device memory; then one warp writes them to the report, which the host
+ * reads, zeroes the counts for the next gather, and notifies the host (finish.h). In a bounded grid
+ * the block that ends last does this: one launch per batch, without a copy or a reset around it. A
+ * block per tile would spend more time on the fences and the tickets that find the last block than
+ * on its rows, so a second launch reports then.
  */
 #include "cuda_status.h"
-#include "finish.h"
-#include "rows.h"
-#include "views.h"
+#include "lookup.h"
 
 #define WARPS (BLOCK_THREADS / WARP_LANES)
 
@@ -31,9 +30,20 @@
  * few ids belong to such rows, so one lookup at a time would leave the link idle. */
 #define LOOKUPS   4u
 #define CHUNK_IDS (LOOKUPS * WARP_LANES)
+/* Bytes of rows that a warp collects before it copies them. Its next search begins only then, so a
+ * large number leaves the link idle at first. */
+#define FLUSH_BYTES 2048u
 /* Limit of the bytes of a chunk's rows, counted as if all were over the link: at the end of a
  * gather, one warp can be left to copy a whole chunk alone. */
 #define CHUNK_BYTES 65536u
+
+/* Gathers of at least these bytes have one warp per tile, and a launch more, of about 3 us. Tests
+ * use a smaller value. */
+#ifndef RUNG__LONG_BYTES
+#define RUNG__LONG_BYTES (UINT64_C(32) << 20)
+#endif
+/* Then the bytes of a tile: the loads that a warp has in flight at once. */
+#define SHORT_TILE_BYTES (COPY_AHEAD * WARP_LANES * 16u)
 
 /** One of the two parts of a gather. */
 struct gather_part {
@@ -42,6 +52,8 @@ struct gather_part {
 	uint32_t item_count;
 	uint32_t block_first; /* first block of the part, in the grid */
 	uint32_t block_count;
+	uint32_t
+		flush_rows; /* LINK: number of rows that a warp copies together, if it finds them */
 };
 
 /* NEAR copies rows in GPU memory, counts all rows and lists misses; LINK copies rows over a
@@ -50,6 +62,7 @@ enum { NEAR, LINK };
 
 struct gather_shape {
 	struct gather_part parts[2];
+	bool report_later; /* the next launch on the stream reports */
 };
 
 /** Rows over a link that a warp has found and not copied yet. */
@@ -57,123 +70,6 @@ struct link_queue {
 	uint64_t ranks[WARP_LANES + CHUNK_IDS];
 	uint32_t to_rows[WARP_LANES + CHUNK_IDS];
 };
-
-/* Ids of 4 bytes are sign-extended later, by id_of(), because doing so here would wait for the
- * load. */
-static __device__ __forceinline__ uint64_t load_id(const struct rung__cuda_gather &g, uint64_t i)
-{
-	if (g.id_dtype == RUNG_I64 || g.id_dtype == RUNG_U64)
-		return __ldg((const unsigned long long *)g.ids + i);
-	return __ldg((const unsigned *)g.ids + i);
-}
-
-static __device__ __forceinline__ uint64_t id_of(const struct rung__cuda_gather &g, uint64_t loaded)
-{
-	/* negative ids are far out of range */
-	return g.id_dtype == RUNG_I32 ? (uint64_t)(int64_t)(int32_t)loaded : loaded;
-}
-
-static __device__ __forceinline__ uint64_t id_at(const struct rung__cuda_gather &g, uint64_t i)
-{
-	return id_of(g, load_id(g, i));
-}
-
-/* The id must be below row_count. The map entry that is returned is untrusted. */
-static __device__ __forceinline__ uint64_t rank_at(const struct rung__cuda_gather &g, uint64_t id)
-{
-	if (!g.rank_of_vertex)
-		return id;
-	if (g.map_bytes == 4)
-		return __ldg((const unsigned *)g.rank_of_vertex + id);
-	return __ldg((const unsigned long long *)g.rank_of_vertex + id);
-}
-
-/* Counts invalid ids and keeps the smallest index. One lane does this for the warp. */
-static __device__ __forceinline__ void report_bad(const struct rung__cuda_gather &g,
-                                                  uint64_t index_first, bool bad)
-{
-	const unsigned lanes = __ballot_sync(WARP_ALL, bad);
-
-	if (lanes && threadIdx.x % WARP_LANES == 0) {
-		atomicAdd(&g.counts->bad_count, (unsigned long long)__popc(lanes));
-		atomicMax(&g.counts->bad_index_inverted,
-		          ~(unsigned long long)(index_first + (unsigned)__ffs((int)lanes) - 1));
-	}
-}
-
-/* Appends the warp's misses to the lists with one atomic. The order of the lists is arbitrary. */
-static __device__ __forceinline__ void list_misses(const struct rung__cuda_gather &g, uint64_t i,
-                                                   uint64_t rank, bool miss)
-{
-	const unsigned lane = threadIdx.x % WARP_LANES;
-	const unsigned lanes = __ballot_sync(WARP_ALL, miss);
-	unsigned long long at = 0;
-
-	if (!lanes)
-		return;
-	if (lane == 0)
-		at = atomicAdd(&g.counts->miss_count, (unsigned long long)__popc(lanes));
-	if (!g.miss_ranks)
-		return;
-	at = __shfl_sync(WARP_ALL, at, 0) + (unsigned)__popc(lanes & ((1u << lane) - 1));
-	if (miss) {
-		__stwb((unsigned long long *)g.miss_ranks + at, (unsigned long long)rank);
-		__stwb(g.miss_rows + at, (unsigned)i);
-	}
-}
-
-/* Adds the warp's rows per view: lane v keeps the count of view v until the block ends. */
-static __device__ __forceinline__ uint32_t count_views(const struct rung__cuda_gather &g,
-                                                       uint32_t view, uint32_t counted)
-{
-	for (uint32_t v = 0; v < g.view_count; v++) {
-		const unsigned lanes = __ballot_sync(WARP_ALL, view == v);
-
-		if (threadIdx.x % WARP_LANES == v)
-			counted += (unsigned)__popc(lanes);
-	}
-	return counted;
-}
-
-/* Moves the counts to the report and zeroes them for the next gather. One warp of the last block
- * calls it. */
-static __device__ __forceinline__ void write_report(const struct rung__cuda_gather &g)
-{
-	const unsigned lane = threadIdx.x % WARP_LANES;
-
-	if (lane < g.view_count)
-		__stwb((unsigned long long *)&g.report->view_rows[lane],
-		       atomicExch(&g.counts->view_rows[lane], 0ull));
-	if (lane != 0)
-		return;
-	__stwb((unsigned long long *)&g.report->miss_count,
-	       atomicExch(&g.counts->miss_count, 0ull));
-	const unsigned long long bad_count = atomicExch(&g.counts->bad_count, 0ull);
-	const unsigned long long bad_index = ~atomicExch(&g.counts->bad_index_inverted, 0ull);
-
-	__stwb((unsigned long long *)&g.report->bad_count, bad_count);
-	if (bad_count) {
-		__stwb((unsigned long long *)&g.report->bad_index, bad_index);
-		__stwb((unsigned long long *)&g.report->bad_id,
-		       (unsigned long long)id_at(g, bad_index));
-	}
-	atomicExch(&g.counts->items_taken[NEAR], 0u);
-	atomicExch(&g.counts->items_taken[LINK], 0u);
-}
-
-/* Every thread of the grid calls this once. */
-static __device__ __forceinline__ void finish_block(const struct rung__cuda_gather &g,
-                                                    uint32_t view_rows)
-{
-	const unsigned lane = threadIdx.x % WARP_LANES;
-
-	if (lane < g.view_count && view_rows)
-		atomicAdd(&g.counts->view_rows[lane], (unsigned long long)view_rows);
-	if (!is_last_block(&g.counts->blocks_done))
-		return;
-	write_report(g);
-	end_launch(&g.counts->blocks_done, g.end);
-}
 
 /* The next item of a warp. Its first item is the warp's own number and needs no atomic. */
 static __device__ __forceinline__ uint32_t next_item(unsigned *taken,
@@ -188,40 +84,6 @@ static __device__ __forceinline__ uint32_t next_item(unsigned *taken,
 		item = atomicAdd(taken, 1u);
 	item = __shfl_sync(WARP_ALL, item, 0);
 	return item < part.item_count - warps ? warps + item : part.item_count;
-}
-
-/* The lane of set bit number n of `lanes`, counted from 0; any lane if fewer bits are set. */
-static __device__ __forceinline__ uint32_t nth_lane(unsigned lanes, uint32_t n)
-{
-	uint32_t lane = 0;
-
-#pragma unroll
-	for (uint32_t width = WARP_LANES / 2; width > 0; width /= 2) {
-		const uint32_t set = (uint32_t)__popc(lanes >> lane & ((1u << width) - 1));
-
-		if (n >= set) {
-			n -= set;
-			lane += width;
-		}
-	}
-	return lane;
-}
-
-/* Move the rows of a warp to its first lanes, because idle lanes in between would have no loads in
- * flight.
- * @return the number of rows */
-static __device__ __forceinline__ uint32_t pack_rows(struct row_move *move)
-{
-	const unsigned lane = threadIdx.x % WARP_LANES;
-	const unsigned lanes = __ballot_sync(WARP_ALL, move->from != NULL);
-	const uint32_t count = (uint32_t)__popc(lanes);
-	const int source = (int)nth_lane(lanes, lane);
-	const unsigned long long mine = (unsigned long long)(uintptr_t)move->from;
-	const unsigned long long from = __shfl_sync(WARP_ALL, mine, source);
-
-	move->to_row = __shfl_sync(WARP_ALL, move->to_row, source);
-	move->from = lane < count ? (const unsigned char *)(uintptr_t)from : NULL;
-	return count;
 }
 
 /* Looks up a tile: lists misses, counts rows, and sets `move` for rows in GPU memory. LINK blocks
@@ -352,12 +214,12 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
 			rows = near_rows(g, first, part.item_ids, &view_rows, &move);
 			item = next_item(taken, part);
 		} else {
-			/* Collect a full tile first, so that its rows are in flight together even
-			 * if only few of the ids are over a link. */
-			if (item < part.item_count && waiting < part.rows.tile_rows) {
+			/* Collect several rows first, so that they are in flight together even if
+			 * only few of the ids are over a link. */
+			if (item < part.item_count && waiting < part.flush_rows) {
 				waiting = find_link_rows(g, first, part.item_ids, queue, waiting);
 				item = next_item(taken, part);
-				if (item < part.item_count && waiting < part.rows.tile_rows)
+				if (item < part.item_count && waiting < part.flush_rows)
 					continue;
 			}
 			rows = RUNG__MIN(waiting, part.rows.tile_rows);
@@ -366,7 +228,19 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
 		}
 		copy_rows<Piece>(move, rows, part.rows, g.out, g.out_stride);
 	}
-	finish_block(g, view_rows);
+	add_view_rows(g, view_rows);
+	if (shape.report_later || !is_last_block(&g.counts->blocks_done))
+		return;
+	write_report(g);
+	end_launch(&g.counts->blocks_done, g.end);
+}
+
+/* The end of a launch with report_later. The stream orders it after all blocks of that launch. */
+static __global__ void __launch_bounds__(WARP_LANES)
+	report_gather(const __grid_constant__ struct rung__cuda_gather g)
+{
+	write_report(g);
+	end_launch(&g.counts->blocks_done, g.end);
 }
 
 /* ---- host side ---- */
@@ -441,21 +315,26 @@ static void shape_link(const struct rung__cuda_gather *g, uint32_t piece, uint64
 	const unsigned half = RUNG__MAX(block_count / 2, 1u);
 	const unsigned blocks = RUNG__MIN(link_blocks(piece, g->link_bytes), half);
 
-	part->rows = rows_shape_make(g->row_bytes, piece, link, g->id_count, blocks);
+	part->rows = rows_shape_make(g->row_bytes, piece, link, g->id_count, blocks, TILE_BYTES);
 	part->item_ids = CHUNK_IDS;
 	while (part->item_ids > 1 && ((uint64_t)part->item_ids * g->row_bytes > CHUNK_BYTES ||
 	                              item_count(g, part->item_ids) < blocks * WARPS))
 		part->item_ids /= 2;
 	part->item_count = item_count(g, part->item_ids);
 	part->block_count = RUNG__MIN(blocks, (part->item_count - 1) / WARPS + 1);
+	part->flush_rows = RUNG__MAX(FLUSH_BYTES / g->row_bytes, 1u);
+	part->flush_rows = RUNG__MIN(part->flush_rows, part->rows.tile_rows);
 }
 
 static void shape_near(const struct rung__cuda_gather *g, uint32_t piece, uint64_t near,
-                       unsigned block_first, unsigned block_count, struct gather_part *part)
+                       unsigned block_first, unsigned block_count, bool warp_per_tile,
+                       struct gather_part *part)
 {
-	const unsigned blocks = block_count > block_first ? block_count - block_first : 1;
+	const unsigned bounded = block_count > block_first ? block_count - block_first : 1;
+	const unsigned blocks = warp_per_tile ? UINT32_MAX : bounded;
 
-	part->rows = rows_shape_make(g->row_bytes, piece, 0, g->id_count, blocks);
+	part->rows = rows_shape_make(g->row_bytes, piece, 0, g->id_count, bounded,
+	                             warp_per_tile ? SHORT_TILE_BYTES : TILE_BYTES);
 	/* the rows of these tiles are only looked up, so row bytes do not limit the tile size */
 	if (!near)
 		part->rows.tile_rows = WARP_LANES;
@@ -470,6 +349,7 @@ extern "C" int rung__cuda_gather_launch(const struct rung__cuda_gather *g, unsig
 {
 	uint64_t near, link;
 	struct gather_shape shape = {};
+	void *args[] = { (void *)g };
 	unsigned blocks;
 	uint32_t piece;
 	cudaError_t err;
@@ -482,13 +362,23 @@ extern "C" int rung__cuda_gather_launch(const struct rung__cuda_gather *g, unsig
 	                    g->out_stride);
 	if (link)
 		shape_link(g, piece, link, block_count, &shape.parts[LINK]);
-	shape_near(g, piece, near, shape.parts[LINK].block_count, block_count, &shape.parts[NEAR]);
+	shape.report_later = near && g->id_count * g->row_bytes >=
+	                                     (g->long_bytes ? g->long_bytes : RUNG__LONG_BYTES);
+	shape_near(g, piece, near, shape.parts[LINK].block_count, block_count, shape.report_later,
+	           &shape.parts[NEAR]);
 	blocks = shape.parts[LINK].block_count + shape.parts[NEAR].block_count;
 	err = start_pieces(kernels, piece, *g, shape, blocks, stream);
+	if (err == cudaSuccess && shape.report_later)
+		err = cudaLaunchKernel(report_gather, dim3(1), dim3(WARP_LANES), args, 0, stream);
 	return cuda_status(err, "starting the gather kernel");
 }
 
 extern "C" int rung__cuda_gather_blocks(unsigned *block_count_out)
 {
-	return cuda_load(kernels, BLOCK_THREADS, "loading the gather kernels", block_count_out);
+	static void (*const reports[])(struct rung__cuda_gather) = { report_gather };
+	int rc = cuda_load(reports, WARP_LANES, "loading the gather kernels", block_count_out);
+
+	return rc < 0 ? rc
+	              : cuda_load(kernels, BLOCK_THREADS, "loading the gather kernels",
+	                          block_count_out);
 }

@@ -67,7 +67,7 @@ struct rung__cuda_counts {
 	unsigned long long blocks_done;
 };
 
-/** Results of a gather, written by its last block: memory of the device, or mapped host memory. */
+/** Results of a gather, written at its end: memory of the device, or mapped host memory. */
 struct rung__cuda_report {
 	uint64_t miss_count; /* entries of miss_ranks and miss_rows */
 	uint64_t bad_count;  /* ids outside 0..row_count-1; their output rows are not written */
@@ -104,6 +104,8 @@ struct rung__cuda_gather {
 	uint64_t *miss_ranks;
 	uint32_t *miss_rows;
 	uint64_t link_bytes; /* bytes to keep in flight over links; 0: LINK_BYTES of rows.h */
+	/* gathers of at least these bytes have a warp per tile; 0: RUNG__LONG_BYTES */
+	uint64_t long_bytes;
 	struct rung__cuda_counts *counts; /* not used by another gather at the same time */
 	/* written unless id_count is 0; the same applies to the word of `end` */
 	struct rung__cuda_report *report;
@@ -114,7 +116,8 @@ struct rung__cuda_gather {
  * Copy the rows that the views hold and list the others.
  *
  * @param block_count  upper bound of the grid, from rung__cuda_gather_blocks(); fewer are started
- *                     for less work, but at least two if rows are over a link
+ *                     for less work, but at least two if rows are over a link. Long gathers
+ *                     (long_bytes) of rows in GPU memory start more
  * @param stream       where the work is queued, after earlier work
  * @return 0, RUNG_E_INVAL (nothing was started), RUNG_E_NODEV (no GPU or no driver), RUNG_E_NOSUP
  *         (this build has no code for the GPU), RUNG_E_IO (any other CUDA error, with its text; an

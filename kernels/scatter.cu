@@ -80,8 +80,8 @@ extern "C" int rung__cuda_scatter_launch(const struct rung__cuda_scatter *s, uns
 	piece = piece_bytes(from | s->row_bytes | (uint64_t)(uintptr_t)s->out | s->out_stride);
 	if (s->over_link) /* more blocks than saturate the link would only keep SMs busy */
 		block_count = RUNG__MIN(block_count, link_blocks(piece, s->link_bytes));
-	shape = rows_shape_make(s->row_bytes, piece, s->over_link ? from : 0, s->count,
-	                        block_count);
+	shape = rows_shape_make(s->row_bytes, piece, s->over_link ? from : 0, s->count, block_count,
+	                        TILE_BYTES);
 	blocks = rows_blocks(&shape, s->count, block_count);
 	err = start_pieces(kernels, piece, *s, shape, blocks, stream);
 	return cuda_status(err, "starting the scatter kernel");

@@ -68,6 +68,8 @@ struct gpu_request {
 	struct gpu_mail *mail;     /* mapped host memory */
 	struct rung__request_buffers lists;
 	int last_scatter; /* -1: no scatter since the gather */
+	/* a gather has failed, perhaps before the kernel that resets the counts */
+	bool counts_are_stale;
 };
 
 /* Host memory that this device has registered with CUDA. */

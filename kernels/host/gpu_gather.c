@@ -182,12 +182,17 @@ int rung__gpu_gather(struct rung__device *device, uint32_t request_idx, const st
 	record_gather(device, request, ids, out, out_stride, &gather);
 	if (known) /* the host has listed the misses already (known.c) */
 		gather.miss_ranks = NULL;
-	rc = rung__cuda_gather_launch(&gather, device->gather_blocks, stream);
+	if (request->counts_are_stale)
+		rc = cuda_status(cudaMemsetAsync(gather.counts, 0, sizeof(*gather.counts), stream),
+		                 "clearing the counts of a request");
+	if (rc == 0)
+		rc = rung__cuda_gather_launch(&gather, device->gather_blocks, stream);
 	if (rc == 0)
 		rc = cuda_status(cudaEventRecord(request->gathered.event, stream),
 		                 "recording the end of a gather");
 	if (rc == 0 && ids->count == 0) /* nothing was launched that could write the word */
 		report_nothing(request);
+	request->counts_are_stale = rc < 0;
 	return rung__gpu_end(device, stream, rc, before);
 }
 
@@ -218,10 +223,12 @@ int rung__gpu_has_passed(const struct rung__device *device, cudaEvent_t event, b
 int rung__gpu_gathered(struct rung__device *device, uint32_t request_idx, bool check,
                        struct rung__gather_result *result_out)
 {
-	const struct gpu_request *request = &device->requests[request_idx];
+	struct gpu_request *request = &device->requests[request_idx];
 	const struct rung__cuda_report *report = &request->mail->report;
 	int rc = poll_end(device, &request->gathered, check);
 
+	if (rc < 0)
+		request->counts_are_stale = true;
 	if (rc != 1)
 		return rc;
 	*result_out = (struct rung__gather_result){

@@ -248,13 +248,17 @@ Test(gpu_errors, a_failed_launch_fails_only_its_request)
 	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
 	struct rung_request *request;
 
-	sim_fail("cudaLaunchKernel", 1, cudaErrorLaunchFailure);
-	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, NULL, &request), RUNG_E_IO);
-	cr_assert(strstr(rung_last_error(), "cuda: starting the gather kernel"), "%s",
-	          rung_last_error());
+	for (unsigned nth = 1; nth <= 2; nth++) { /* the gather, its report */
+		sim_fail("cudaLaunchKernel", nth, cudaErrorLaunchFailure);
+		cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, NULL, &request), RUNG_E_IO);
+		cr_assert(strstr(rung_last_error(), "cuda: starting the gather kernel"), "%s",
+		          rung_last_error());
+		for (unsigned i = 0; i < 10; i++) /* with each request */
+			gather_is_right();
+	}
 	sim_fail("cudaEventRecord", 1, cudaErrorUnknown);
 	cr_assert_eq(rung_gather_submit(f.store, &list, out, 0, NULL, &request), RUNG_E_IO);
-	sim_fail("cudaLaunchKernel", 2, cudaErrorLaunchFailure); /* the first scatter */
+	sim_fail("cudaLaunchKernel", 3, cudaErrorLaunchFailure); /* the first scatter */
 	cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_IO);
 	cr_assert(strstr(rung_last_error(), "cuda: starting the scatter kernel"), "%s",
 	          rung_last_error());
@@ -284,7 +288,7 @@ Test(gpu_errors, kernels_that_never_run_are_noticed)
 {
 	unsigned char *out = fixture_memory(&f, ASKED * WIDTH);
 
-	for (unsigned nth = 1; nth <= 2; nth++) { /* the gather, the first scatter */
+	for (unsigned nth = 2; nth <= 3; nth++) { /* the report, the first scatter */
 		/* reports success and runs nothing */
 		sim_fail("cudaLaunchKernel", nth, cudaSuccess);
 		cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_IO);

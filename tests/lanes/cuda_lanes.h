@@ -37,7 +37,9 @@ namespace lanes
 /* the next runtime call fails with this error */
 inline cudaError_t next_error = cudaSuccess;
 inline int sm_count = 3, blocks_per_sm = 2; /* of the simulated device */
-inline unsigned launches = 0, blocks_started = 0;
+inline unsigned launches = 0;
+inline unsigned blocks_started = 0; /* by the last launch */
+inline unsigned most_blocks = 0;    /* started by a launch */
 
 inline cudaError_t take_error()
 {
@@ -97,6 +99,7 @@ inline cudaError_t cudaLaunchKernel(void (*function)(Args...), dim3 grid, dim3 b
 		return cudaErrorInvalidValue;
 	lanes::launches++;
 	lanes::blocks_started = grid.x;
+	lanes::most_blocks = grid.x > lanes::most_blocks ? grid.x : lanes::most_blocks;
 	lanes::kernel = lanes_call(function, args, std::index_sequence_for<Args...>());
 	lanes::run_grid(grid.x, block.x);
 	return cudaSuccess;

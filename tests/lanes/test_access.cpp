@@ -132,7 +132,7 @@ static void a_tile_has_at_most_16_kib()
 		scenario("tiles of rows of %u bytes", k.row_bytes);
 		const uint32_t piece = piece_bytes(k.row_bytes);
 		const struct rows_shape shape =
-			rows_shape_make(k.row_bytes, piece, 0, 10000000, 100);
+			rows_shape_make(k.row_bytes, piece, 0, 10000000, 100, TILE_BYTES);
 		CHECK(shape.tile_rows == k.rows, "%u rows", shape.tile_rows);
 	}
 }
@@ -188,7 +188,7 @@ static void few_blocks_copy_rows_over_a_link()
 		unsigned block_count, blocks;
 	} cases_of[] = {
 		{ 512, 16384, 40, 1 }, { 512, 32768, 40, 2 }, { 512, 20000, 40, 2 },
-		{ 500, 16384, 40, 4 }, { 501, 4096, 40, 4 },  { 512, 0, 40, 16 },
+		{ 500, 16384, 40, 4 }, { 501, 4096, 40, 4 },  { 512, 0, 40, 20 },
 		{ 512, 0, 8, 4 },      { 512, 16384, 2, 1 },
 	};
 

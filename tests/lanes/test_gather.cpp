@@ -105,6 +105,7 @@ static void random_mixes()
 		c.out_stride_more = rnd.below(2) ? (unsigned)rnd.below(3) * unit : 0;
 		c.block_count = 1 + (unsigned)rnd.below(12);
 		c.link_bytes = rnd.below(3) * 5000;
+		c.long_bytes = rnd.below(3) == 0 ? 1 + rnd.below(20000) : 0;
 		scenario("mix %u: width %u, %zu tiers, %zu ids, %u blocks", turn, c.row_bytes,
 		         c.tiers.size(), c.ids.size(), c.block_count);
 		run_case(c);
@@ -312,12 +313,50 @@ static void negative_ids_and_long_maps()
 	}
 }
 
+/* From long_bytes on: a warp per tile of 2 KiB, however small the grid, and a second launch. */
+static void long_gathers_have_a_warp_per_tile()
+{
+	const struct {
+		uint32_t row_bytes;
+		size_t ids;
+		uint64_t long_bytes;
+		unsigned near, link, blocks, launches;
+	} cases_of[] = {
+		{ 512, 640, 640 * 512, 20, 0, 20, 2 },
+		{ 512, 640, 640 * 512 + 1, 20, 0, 1, 1 },
+		{ 4096, 64, 1, 20, 0, 8, 2 },
+		{ 512, 640, 1, 0, 20, 2, 1 },
+		{ 1024, 320, 320 * 1024, 10, 10, 21, 2 },
+		{ 768, 320, 1, 20, 0, 20, 2 },
+	};
+
+	for (const auto &k : cases_of) {
+		gather_case c;
+
+		c.row_bytes = k.row_bytes;
+		c.tiers = { { k.near }, { k.link, 1, 1 } };
+		c.row_count = 24;
+		c.ids = draw_ids(k.ids, 24);
+		c.dtype = RUNG_I64;
+		c.block_count = 1;
+		c.long_bytes = k.long_bytes;
+		scenario("%zu rows of %u bytes, long from %u bytes on", k.ids, k.row_bytes,
+		         (unsigned)k.long_bytes);
+		const unsigned before = lanes::launches;
+		run_case(c);
+		CHECK(lanes::launches - before == k.launches, "%u launches",
+		      lanes::launches - before);
+		CHECK(lanes::most_blocks == k.blocks, "%u blocks", lanes::most_blocks);
+	}
+}
+
 int main()
 {
 	widths_and_base_misalignments();
 	base_and_out_misalignments();
 	random_mixes();
 	thresholds();
+	long_gathers_have_a_warp_per_tile();
 	numbers_of_tiers();
 	counts_and_grids();
 	ids_at_the_limits_and_out_of_range();

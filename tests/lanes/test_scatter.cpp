@@ -114,7 +114,7 @@ static void few_blocks_copy_over_a_link()
 		uint64_t link_bytes;
 		unsigned blocks;
 	} cases_of[] = {
-		{ 1, 512, 0, 16 },
+		{ 1, 512, 0, 32 },
 		{ 1, 512, 16384, 1 },
 		{ 1, 500, 16384, 4 },
 		{ 0, 512, 16384, 40 },

@@ -22,6 +22,7 @@
  * on its rows, so a second launch reports then.
  */
 #include "cuda_status.h"
+#include "decode.h"
 #include "lookup.h"
 
 #define WARPS (BLOCK_THREADS / WARP_LANES)
@@ -203,7 +204,7 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
 	uint32_t view_rows = 0;
 	uint32_t waiting = 0; /* rows over a link in the queue */
 
-	/* Both parts share one loop and one copy_rows(), because two would need too many
+	/* Both parts share one loop and one row_mover, because two would need too many
 	 * registers. */
 	while (item < part.item_count || waiting > 0) {
 		const uint64_t first = (uint64_t)item * part.item_ids;
@@ -226,7 +227,7 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
 			waiting -= rows;
 			move = copy_link_row(g, queue, waiting, rows);
 		}
-		copy_rows<Piece>(move, rows, part.rows, g.out, g.out_stride);
+		row_mover<Piece>::move(move, rows, part.rows, g.form, g.out, g.out_stride);
 	}
 	add_view_rows(g, view_rows);
 	if (shape.report_later || !is_last_block(&g.counts->blocks_done))
@@ -247,11 +248,31 @@ static __global__ void __launch_bounds__(WARP_LANES)
 
 static void (*const kernels[])(struct rung__cuda_gather,
                                struct gather_shape) = { gather_rows<uint4>, gather_rows<unsigned>,
-	                                                gather_rows<unsigned char> };
+	                                                gather_rows<unsigned char>,
+	                                                gather_rows<struct quant_word> };
+
+/* Bases and strides of the views that hold rows, combined by OR, separately for GPUs and links. The
+ * result determines the widest aligned piece. 0: no rows. */
+static void ored_views(const struct rung__cuda_gather *g, uint64_t *near_out, uint64_t *link_out)
+{
+	uint64_t rank_first = 0;
+
+	*near_out = *link_out = 0;
+	for (uint32_t v = 0; v < g->view_count; v++) {
+		const struct rung__cuda_view *view = &g->views[v];
+		uint64_t *ored = view->over_link ? link_out : near_out;
+
+		if (view->rank_end == rank_first)
+			continue;
+		*ored |= view_ored(view, view->rank_end - rank_first);
+		rank_first = view->rank_end;
+	}
+}
 
 static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 {
 	const bool wide = g->id_dtype == RUNG_I64 || g->id_dtype == RUNG_U64;
+	uint64_t near, link;
 	int rc;
 
 	if (!wide && g->id_dtype != RUNG_I32 && g->id_dtype != RUNG_U32)
@@ -273,32 +294,18 @@ static int check_gather(const struct rung__cuda_gather *g, unsigned block_count)
 			RUNG_E_INVAL,
 			"gather kernel: map entries of %u bytes; use 4 or 8, aligned to their size",
 			(unsigned)g->map_bytes);
-	rc = check_rows("gather kernel", g->row_bytes, g->out_stride);
+	rc = check_form("gather kernel", &g->form, g->row_bytes, g->out_stride);
 	if (rc < 0)
 		return rc;
 	if (block_count < 1 || !g->counts || !g->report ||
 	    (g->id_count && (!g->ids || !g->out || (g->miss_ranks && !g->miss_rows))))
 		return rung__fail(RUNG_E_INVAL, "gather kernel: an argument is missing: blocks, "
 		                                "ids, output, miss list, counts or report");
-	return check_views("gather kernel", g->views, g->view_count, g->row_count, g->row_bytes);
-}
-
-/* Bases and strides of the views that hold rows, combined by OR, separately for GPUs and links. The
- * result determines the widest aligned piece. 0: no rows. */
-static void ored_views(const struct rung__cuda_gather *g, uint64_t *near_out, uint64_t *link_out)
-{
-	uint64_t rank_first = 0;
-
-	*near_out = *link_out = 0;
-	for (uint32_t v = 0; v < g->view_count; v++) {
-		const struct rung__cuda_view *view = &g->views[v];
-		uint64_t *ored = view->over_link ? link_out : near_out;
-
-		if (view->rank_end == rank_first)
-			continue;
-		*ored |= view_ored(view, view->rank_end - rank_first);
-		rank_first = view->rank_end;
-	}
+	rc = check_views("gather kernel", g->views, g->view_count, g->row_count, g->row_bytes);
+	if (rc < 0)
+		return rc;
+	ored_views(g, &near, &link);
+	return check_words("gather kernel", &g->form, near | link);
 }
 
 static uint32_t item_count(const struct rung__cuda_gather *g, uint32_t item_ids)
@@ -360,12 +367,16 @@ extern "C" int rung__cuda_gather_launch(const struct rung__cuda_gather *g, unsig
 	ored_views(g, &near, &link);
 	piece = piece_bytes(near | link | g->row_bytes | (uint64_t)(uintptr_t)g->out |
 	                    g->out_stride);
+	if (g->form.format)
+		piece = WORD_BYTES;
 	if (link)
 		shape_link(g, piece, link, block_count, &shape.parts[LINK]);
 	shape.report_later = near && g->id_count * g->row_bytes >=
 	                                     (g->long_bytes ? g->long_bytes : RUNG__LONG_BYTES);
 	shape_near(g, piece, near, shape.parts[LINK].block_count, block_count, shape.report_later,
 	           &shape.parts[NEAR]);
+	shape.parts[LINK].rows.out_align = shape.parts[NEAR].rows.out_align =
+		out_align(g->out, g->out_stride);
 	blocks = shape.parts[LINK].block_count + shape.parts[NEAR].block_count;
 	err = start_pieces(kernels, piece, *g, shape, blocks, stream);
 	if (err == cudaSuccess && shape.report_later)

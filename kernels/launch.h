@@ -86,6 +86,15 @@ struct rung__cuda_end {
 	uint32_t turn;  /* differs from that of the previous launch with the same word */
 };
 
+/** How stored rows become output rows; all zero: they are copied. The rows are those of
+ * src/quant. */
+struct rung__cuda_form {
+	uint32_t format;            /* enum rung_quant_format */
+	enum rung_dtype dtype;      /* of the output: RUNG_F16, RUNG_BF16 or RUNG_F32 */
+	uint32_t columns;           /* values of a row */
+	const float *column_scales; /* [columns]; NULL: each row begins with its scale */
+};
+
 struct rung__cuda_gather {
 	const void *ids;
 	uint64_t id_count; /* below 2^32: output rows are numbered with 4 bytes */
@@ -94,11 +103,12 @@ struct rung__cuda_gather {
 	uint32_t map_bytes;         /* size of an entry of the map: 4 or 8 */
 	const void *rank_of_vertex; /* row_count entries; NULL: ids are ranks */
 	uint64_t row_count;         /* upper bound of ids and ranks */
-	uint32_t row_bytes;         /* 1..RUNG__CUDA_ROW_BYTES_MAX */
+	uint32_t row_bytes;         /* as stored: 1..RUNG__CUDA_ROW_BYTES_MAX */
 	uint32_t view_count;        /* 0..RUNG__CUDA_VIEWS_MAX */
+	struct rung__cuda_form form;
 	struct rung__cuda_view views[RUNG__CUDA_VIEWS_MAX];
 	unsigned char *out;  /* row i of the list goes to out + i * out_stride */
-	uint64_t out_stride; /* at least row_bytes */
+	uint64_t out_stride; /* at least the bytes of an output row */
 	/* arrays of id_count entries: rank and output row of ids beyond all views, in any order. If
 	 * miss_ranks is NULL, misses are counted but not listed */
 	uint64_t *miss_ranks;
@@ -142,11 +152,12 @@ struct rung__cuda_scatter {
 	const uint32_t *out_rows;
 	uint64_t count;
 	uint64_t offset_align; /* power of two that divides every offset; 0 means 1 */
-	uint32_t row_bytes;    /* 1..RUNG__CUDA_ROW_BYTES_MAX */
+	uint32_t row_bytes;    /* as stored: 1..RUNG__CUDA_ROW_BYTES_MAX */
 	uint32_t over_link;    /* as in a view */
 	uint64_t link_bytes;   /* as in a gather */
-	unsigned char *out;    /* output row r is at out + r * out_stride */
-	uint64_t out_stride;   /* at least row_bytes */
+	struct rung__cuda_form form;
+	unsigned char *out;  /* output row r is at out + r * out_stride */
+	uint64_t out_stride; /* at least the bytes of an output row */
 	/* device memory, zero; each scatter resets it to zero. NULL: without a word */
 	unsigned long long *blocks_done;
 	struct rung__cuda_end end; /* its word is unchanged if count is 0 */

@@ -36,6 +36,7 @@ struct rows_shape {
 	/* for rows over a link: the bytes of a line, or of the part of it that a round covers,
 	 * minus one; otherwise 0 */
 	uint32_t head_mask;
+	uint32_t out_align; /* decoded rows: alignment of all output rows, at most 16 */
 };
 
 /** The row of a lane. from NULL: nothing is copied. */
@@ -141,7 +142,7 @@ static inline struct rows_shape rows_shape_make(uint32_t row_bytes, uint32_t pie
 {
 	const uint64_t warps_max = (uint64_t)block_count * (BLOCK_THREADS / WARP_LANES);
 	const uint32_t pieces = (row_bytes + piece - 1) / piece;
-	struct rows_shape shape = { row_bytes, 1, 0, WARP_LANES, 0 };
+	struct rows_shape shape = { row_bytes, 1, 0, WARP_LANES, 0, 0 };
 	/* a row of fewer than 32 pieces shares the warp with another row */
 	const uint32_t lanes_log2_max = pieces < WARP_LANES ? 4 : 5;
 	uint32_t head_max = 0;
@@ -180,29 +181,32 @@ static inline unsigned rows_blocks(const struct rows_shape *shape, uint64_t coun
 	return blocks < block_count ? (unsigned)blocks : block_count;
 }
 
-/** Start the kernel for the size of a piece. @param kernels  for pieces of 16, 4 and 1 bytes */
+/** Start the kernel for the size of a piece.
+ * @param kernels  for pieces of 16, 4 and 1 bytes, and for rows that are decoded */
 template <class Work, class Shape>
-static inline cudaError_t start_pieces(void (*const (&kernels)[3])(Work, Shape), uint32_t piece,
+static inline cudaError_t start_pieces(void (*const (&kernels)[4])(Work, Shape), uint32_t piece,
                                        Work work, Shape shape, unsigned blocks, cudaStream_t stream)
 {
+	const unsigned which = piece == 16 ? 0 : piece == 4 ? 1 : 2;
 	void *args[] = { &work, &shape };
 
-	return cudaLaunchKernel(kernels[piece == 16  ? 0
-	                                : piece == 4 ? 1
-	                                             : 2],
-	                        dim3(blocks), dim3(BLOCK_THREADS), args, 0, stream);
+	return cudaLaunchKernel(kernels[work.form.format ? 3 : which], dim3(blocks),
+	                        dim3(BLOCK_THREADS), args, 0, stream);
 }
 
-/** @param who  names the kernel in the message. @return 0 or RUNG_E_INVAL */
-static inline int check_rows(const char *who, uint32_t row_bytes, uint64_t out_stride)
+/** @param who  names the kernel in the message. @param out_bytes  of an output row
+ * @return 0 or RUNG_E_INVAL */
+static inline int check_rows(const char *who, uint32_t row_bytes, uint64_t out_bytes,
+                             uint64_t out_stride)
 {
 	if (row_bytes < 1 || row_bytes > RUNG__CUDA_ROW_BYTES_MAX)
 		return rung__fail(RUNG_E_INVAL, "%s: rows of %u bytes; use 1 to %u", who,
 		                  (unsigned)row_bytes, (unsigned)RUNG__CUDA_ROW_BYTES_MAX);
-	if (out_stride < row_bytes)
+	if (out_stride < out_bytes)
 		return rung__fail(RUNG_E_INVAL,
-		                  "%s: an output stride of %" PRIu64 " bytes, less than a row (%u)",
-		                  who, out_stride, (unsigned)row_bytes);
+		                  "%s: an output stride of %" PRIu64
+		                  " bytes, less than a row (%" PRIu64 ")",
+		                  who, out_stride, out_bytes);
 	return 0;
 }
 

@@ -5,8 +5,8 @@
  * that was requested several times is listed several times.
  */
 #include "cuda_status.h"
+#include "decode.h"
 #include "finish.h"
-#include "rows.h"
 
 template <class Piece>
 static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
@@ -24,7 +24,7 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
 			move.from = s.slots + __ldg((const unsigned long long *)s.offsets + i);
 			move.to_row = __ldg(s.out_rows + i);
 		}
-		copy_rows<Piece>(move, shape.tile_rows, shape, s.out, s.out_stride);
+		row_mover<Piece>::move(move, shape.tile_rows, shape, s.form, s.out, s.out_stride);
 	}
 	/* all threads of a block must get here, because is_last_block() has a barrier */
 	if (s.blocks_done && is_last_block(s.blocks_done))
@@ -35,12 +35,19 @@ static __global__ void __launch_bounds__(BLOCK_THREADS, COPY_BLOCKS_PER_SM)
 
 static void (*const kernels[])(struct rung__cuda_scatter,
                                struct rows_shape) = { scatter_rows<uint4>, scatter_rows<unsigned>,
-	                                              scatter_rows<unsigned char> };
+	                                              scatter_rows<unsigned char>,
+	                                              scatter_rows<struct quant_word> };
+
+/* The alignment of all stored rows' addresses, combined by OR. */
+static uint64_t from_ored(const struct rung__cuda_scatter *s)
+{
+	return (uint64_t)(uintptr_t)s->slots | (s->offset_align ? s->offset_align : 1);
+}
 
 /* Checks all arguments except the lists. */
 static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_count)
 {
-	int rc = check_rows("scatter kernel", s->row_bytes, s->out_stride);
+	int rc = check_form("scatter kernel", &s->form, s->row_bytes, s->out_stride);
 
 	if (rc < 0)
 		return rc;
@@ -60,7 +67,7 @@ static int check_scatter(const struct rung__cuda_scatter *s, unsigned block_coun
 		return rung__fail(
 			RUNG_E_INVAL,
 			"scatter kernel: an argument is missing: blocks, slots, lists or output");
-	return 0;
+	return check_words("scatter kernel", &s->form, from_ored(s));
 }
 
 extern "C" int rung__cuda_scatter_launch(const struct rung__cuda_scatter *s, unsigned block_count,
@@ -75,13 +82,15 @@ extern "C" int rung__cuda_scatter_launch(const struct rung__cuda_scatter *s, uns
 
 	if (rc < 0 || s->count == 0)
 		return rc;
-	/* the alignment of all rows' addresses */
-	from = (uint64_t)(uintptr_t)s->slots | (s->offset_align ? s->offset_align : 1);
+	from = from_ored(s);
 	piece = piece_bytes(from | s->row_bytes | (uint64_t)(uintptr_t)s->out | s->out_stride);
+	if (s->form.format)
+		piece = WORD_BYTES;
 	if (s->over_link) /* more blocks than saturate the link would only keep SMs busy */
 		block_count = RUNG__MIN(block_count, link_blocks(piece, s->link_bytes));
 	shape = rows_shape_make(s->row_bytes, piece, s->over_link ? from : 0, s->count, block_count,
 	                        TILE_BYTES);
+	shape.out_align = out_align(s->out, s->out_stride);
 	blocks = rows_blocks(&shape, s->count, block_count);
 	err = start_pieces(kernels, piece, *s, shape, blocks, stream);
 	return cuda_status(err, "starting the scatter kernel");

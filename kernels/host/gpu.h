@@ -38,6 +38,7 @@
 #include "device/device.h"
 #include "cuda_status.h"
 #include "launch.h"
+#include "quant/quant.h"
 
 /* Counters of the kernels of a request, in device memory. */
 struct gpu_counts {
@@ -86,9 +87,9 @@ struct rung__device {
 	cudaStream_t stream;         /* RUNG_STREAM_OWN */
 	cudaStream_t scatter_stream; /* all scatters: they never wait for a caller's stream */
 	unsigned gather_blocks, scatter_blocks; /* bounds of the grids */
-	uint64_t row_bytes;
-	struct rung__cuda_gather gather;      /* the constant part of all gathers */
-	int local_view, peer_view, host_view; /* -1: no rows */
+	uint64_t row_bytes;                     /* of a stored row */
+	struct rung__cuda_gather gather;        /* the constant part of all gathers */
+	int local_view, peer_view, host_view;   /* -1: no rows */
 
 	void *local;               /* rows of the tier "gpu" */
 	void *peer[RUNG_GPUS_MAX]; /* rows of the tier "peer", one share per GPU */
@@ -96,6 +97,7 @@ struct rung__device {
 	/* at close, other processes have the memory open, so it is not freed */
 	bool peer_is_left;
 	void *map;                 /* rank_of_vertex on the GPU; NULL: in host memory */
+	void *column_scales;       /* on the GPU; NULL: rows are copied, or have their own scales */
 	struct gpu_counts *counts; /* [request_count] */
 	struct gpu_mail *mails;    /* [request_count] */
 	uint64_t mails_bytes;
@@ -171,6 +173,14 @@ int rung__gpu_alloc(int gpu, const char *what, uint64_t bytes, void **memory_out
  */
 int rung__gpu_alloc_shares(struct rung__device *device, const char *what, uint64_t rows,
                            uint64_t stride, uint64_t align, void **memory_out);
+
+/** The form of decoded rows without the scales of columns, which are not on a GPU yet. */
+static inline struct rung__cuda_form rung__gpu_form(const struct rung__row_form *form)
+{
+	return (struct rung__cuda_form){ .format = (uint32_t)form->quant.format,
+		                         .dtype = form->dtype,
+		                         .columns = (uint32_t)form->quant.columns };
+}
 
 /** Append a view of the next `rows` rows. @return its number; -1 without rows */
 int rung__gpu_add_view(struct rung__cuda_view *views, uint32_t *view_count, void *const *bases,

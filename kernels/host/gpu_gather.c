@@ -255,6 +255,7 @@ int rung__gpu_scatter(struct rung__device *device, uint32_t request_idx,
 		.count = scatter->count,
 		.offset_align = scatter->offset_align,
 		.row_bytes = (uint32_t)device->row_bytes,
+		.form = device->gather.form,
 		.over_link = 1, /* slots are in host memory */
 		.out = scatter->out,
 		.out_stride = scatter->out_stride,

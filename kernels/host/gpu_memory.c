@@ -148,6 +148,25 @@ static int open_map(struct rung__device *device, const struct rung__device_args 
 	return rc;
 }
 
+/* Rows that are copied have a form of zeros. */
+static int open_form(struct rung__device *device, const struct rung__row_form *form)
+{
+	const uint64_t bytes = form->quant.columns * sizeof(*form->column_scales);
+	int rc;
+
+	if (!form->decode)
+		return 0;
+	device->gather.form = rung__gpu_form(form);
+	if (!form->column_scales)
+		return 0;
+	rc = rung__gpu_alloc(device->gpu, "the scales of columns", bytes, &device->column_scales);
+	if (rc == 0)
+		rc = rung__gpu_copy_now(device->column_scales, form->column_scales, bytes,
+		                        cudaMemcpyHostToDevice, "copying the scales of columns");
+	device->gather.form.column_scales = device->column_scales;
+	return rc;
+}
+
 int rung__gpu_add_view(struct rung__cuda_view *views, uint32_t *view_count, void *const *bases,
                        uint32_t base_count, uint64_t stride, uint64_t rows)
 {
@@ -200,6 +219,8 @@ int rung__gpu_open_tiers(struct rung__device *device, const struct rung__device_
 	if (rc == 0)
 		rc = open_map(device, args);
 	if (rc == 0)
+		rc = open_form(device, args->form);
+	if (rc == 0)
 		rc = rung__gpu_load(device, args->features, &args->local, &device->local, 1);
 	if (rc == 0 && device->peer_is_ours)
 		rc = rung__gpu_load(device, args->features, &args->peer, device->peer,
@@ -217,6 +238,7 @@ void rung__gpu_close_tiers(struct rung__device *device)
 {
 	rung__gpu_release(device->gpu, device->local);
 	rung__gpu_release(device->gpu, device->map);
+	rung__gpu_release(device->gpu, device->column_scales);
 	for (uint32_t g = 0; g < device->gpu_count; g++) {
 		if (device->peer_is_ours && !device->peer_is_left)
 			rung__gpu_release(device->gpus[g], device->peer[g]);

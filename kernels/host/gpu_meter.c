@@ -111,7 +111,7 @@ static int meter_copy(struct rung__meter *meter, const struct rung__meter_copy *
 static int gather_pass(struct rung__meter *meter, const void *work, unsigned stream)
 {
 	const struct rung__meter_gather *g = work;
-	const struct rung__cuda_gather gather = {
+	struct rung__cuda_gather gather = {
 		.ids = g->ids + meter->list++ % g->list_count * g->row_count,
 		.id_count = g->row_count,
 		.id_dtype = RUNG_U64,
@@ -132,6 +132,10 @@ static int gather_pass(struct rung__meter *meter, const void *work, unsigned str
 		.report = &meter->page->report,
 	};
 
+	if (g->form) {
+		gather.form = rung__gpu_form(g->form);
+		gather.out_stride = g->form->out_bytes;
+	}
 	return rung__cuda_gather_launch(&gather, meter->gather_blocks, meter->streams[stream]);
 }
 

@@ -54,12 +54,16 @@ struct rung__request_buffers {
 	uint64_t block_bytes;
 };
 
+struct rung__row_form;
+
 struct rung__device_args {
 	/* [gpu_count] the first one gathers; a GPU that is listed several times counts as several
 	 * GPUs */
 	const int *gpus;
 	uint32_t gpu_count; /* 1..RUNG_GPUS_MAX */
 	const struct rung__features *features;
+	/* how rows are gathered and scattered; used only while the device is opened */
+	const struct rung__row_form *form;
 	uint64_t vertex_count;
 	struct rung__ranks local; /* ranks in the memory of the GPU that gathers */
 	/* ranks of the peer tier: row i is on GPU i mod gpu_count, in slot i div gpu_count */

@@ -32,18 +32,22 @@ struct rung__meter_copy {
 	uint64_t bytes;
 };
 
+struct rung__row_form;
+
 struct rung__meter_gather {
 	/* contiguous rows in the GPU's own memory, in that of a peer, or in pinned host memory */
 	const void *table;
 	uint64_t table_rows;
-	uint64_t row_bytes; /* at most 1 GiB */
-	int over_link;      /* nonzero: the table is in host memory */
+	uint64_t row_bytes; /* as stored; at most 1 GiB */
+	/* NULL: rows are copied; else they are decoded, each with its own scale */
+	const struct rung__row_form *form;
+	int over_link; /* nonzero: the table is in host memory */
 	/* [list_count x row_count] in the GPU's memory, below table_rows; the lists are used in
 	 * turn */
 	const uint64_t *ids;
 	uint64_t row_count;  /* of a gather: at least 1, below 2^32 */
 	uint64_t list_count; /* at least 1 */
-	void *out;           /* row_count rows */
+	void *out;           /* row_count rows, without gaps */
 };
 
 struct rung__meter_ops {

@@ -12,6 +12,10 @@
 
 #include "base/base.h"
 
+#ifdef __cplusplus
+extern "C" { /* for kernels/ */
+#endif
+
 /** Quantization in plain numbers, as an offer to other processes contains it. */
 struct rung__quant {
 	uint64_t format;  /* enum rung_quant_format */
@@ -144,5 +148,9 @@ typedef void rung__quant_decoder(const struct rung__row_form *form, unsigned cha
 /** The decoder of a format and output type; NULL where the compiler lacks the instructions. */
 rung__quant_decoder *rung__quant_avx2(const struct rung__quant *quant, enum rung_dtype dtype);
 rung__quant_decoder *rung__quant_avx512(const struct rung__quant *quant, enum rung_dtype dtype);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -61,6 +61,7 @@ int rung__store_open_device(struct rung_store *store, const struct rung__gpu_han
 		.gpus = store->gpus,
 		.gpu_count = (uint32_t)store->shape.gpu_count,
 		.features = &store->features,
+		.form = &store->form,
 		.vertex_count = store->shape.vertex_count,
 		.local = ranks_of(store, RUNG__TIER_GPU),
 		.peer = ranks_of(store, RUNG__TIER_PEER),

@@ -110,7 +110,7 @@ class Sass(unittest.TestCase):
 
     def test_registers_leave_room_for_four_blocks_and_nothing_is_spilled(self):
         for kernel, arch, functions, _ in self.each():
-            for piece in ("5uint4", "j", "h"):
+            for piece in ("5uint4", "j", "h", "10quant_word"):
                 with self.subTest(kernel=kernel, arch=arch, piece=piece):
                     lines = functions[of_width(functions, kernel, piece)]
                     usage = dict(re.findall(r"(\w+):(\d+)", " ".join(lines)))

@@ -4,6 +4,7 @@
 
 #include "../../kernels/scatter.cu"
 #include "lanes_test.h"
+#include "quant_case.h"
 
 static random_numbers rnd = { 77 };
 
@@ -198,8 +199,45 @@ static void what_is_wrong_is_refused()
 	      blocks == (unsigned)(lanes::sm_count * lanes::blocks_per_sm));
 }
 
+/* Each slot has room for a stored row and up to 60 bytes more. */
+static void quantized_rows_are_decoded(const quant_case &c)
+{
+	const struct rung__quant quant = { c.format, c.scales, c.columns };
+	const uint64_t stride = rung__quant_row_bytes(&quant) + rnd.below(16) * 4, slots = 5;
+	const uint64_t count = 1 + rnd.below(30);
+	struct rung__cuda_scatter s = {};
+
+	lanes::lent.clear();
+	const quant_rows rows(c, rnd, slots, (unsigned)rnd.below(32) * 4, stride);
+	const uint64_t out_stride = rows.form.out_bytes + c.out_stride_more;
+	const memory offsets(count * 8, 8, false), to(count * 4, 4, false);
+	const memory out((count - 1) * out_stride + rows.form.out_bytes, c.out_misaligned, true);
+	std::vector<unsigned char> expected(out.bytes, 0xee);
+
+	memset(out.at, 0xee, out.bytes);
+	for (uint64_t i = 0; i < count; i++) {
+		const uint64_t from = rnd.below(slots) * stride, row = count - 1 - i;
+
+		((uint64_t *)offsets.at)[i] = from;
+		((uint32_t *)to.at)[i] = (uint32_t)row;
+		rows.form.decode(&rows.form, &expected[row * out_stride], rows.stored.at + from,
+		                 false);
+	}
+	s.slots = rows.stored.at, s.offsets = (const uint64_t *)offsets.at,
+	s.out_rows = (const uint32_t *)to.at, s.count = count, s.offset_align = 4;
+	s.row_bytes = (uint32_t)rows.form.row_bytes, s.form = rows.cuda, s.over_link = 1;
+	s.out = out.at, s.out_stride = out_stride;
+	CHECK(rung__cuda_scatter_launch(&s, 2, nullptr) == 0, "%s", rung_last_error());
+	for (size_t k = 0; k < out.bytes; k++)
+		CHECK(out.at[k] == expected[k], "byte %zu of row %zu", k % out_stride,
+		      k / out_stride);
+	s.offset_align = 2;
+	CHECK(rung__cuda_scatter_launch(&s, 2, nullptr) == RUNG_E_INVAL);
+}
+
 int main()
 {
+	each_quant_case(rnd, quantized_rows_are_decoded);
 	widths_and_alignments();
 	counts_and_grids();
 	few_blocks_copy_over_a_link();

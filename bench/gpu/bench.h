@@ -209,6 +209,7 @@ void bench_check(struct bench *b);
 void bench_ceilings(struct bench *b);  /* ceilings.c */
 void bench_gathers(struct bench *b);   /* gather.c */
 void bench_table(struct bench *b);     /* table.c: gathers from large tables without files */
+void bench_quantized(struct bench *b); /* quantized.c: rows that are decoded to f16 */
 void bench_launch(struct bench *b);    /* launch.c: host cost of a batch of hits */
 void bench_baselines(struct bench *b); /* baselines.c */
 void bench_cold(struct bench *b);      /* cold.c: rows from the file, to the CPU and to the GPU */

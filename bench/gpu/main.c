@@ -35,11 +35,11 @@ static const struct part {
 	void (*run)(struct bench *b);
 	int needs_source, needs_ceilings;
 } parts[] = {
-	{ "check", bench_check, 1, 0 },   { "ceilings", bench_ceilings, 0, 0 },
-	{ "table", bench_table, 0, 1 },   { "gather", bench_gathers, 1, 1 },
-	{ "launch", bench_launch, 1, 0 }, { "baselines", bench_baselines, 1, 0 },
-	{ "cold", bench_cold, 1, 0 },     { "timeline", bench_timeline, 1, 0 },
-	{ "epoch", bench_epoch, 1, 0 },
+	{ "check", bench_check, 1, 0 },         { "ceilings", bench_ceilings, 0, 0 },
+	{ "table", bench_table, 0, 1 },         { "gather", bench_gathers, 1, 1 },
+	{ "quantized", bench_quantized, 0, 1 }, { "launch", bench_launch, 1, 0 },
+	{ "baselines", bench_baselines, 1, 0 }, { "cold", bench_cold, 1, 0 },
+	{ "timeline", bench_timeline, 1, 0 },   { "epoch", bench_epoch, 1, 0 },
 };
 #define PARTS (sizeof(parts) / sizeof(*parts))
 
@@ -126,8 +126,8 @@ static const struct argp_option options[] = {
 	{ "batches", KEY_BATCHES, "N", 0,
 	  "Batches of the launch cost; an epoch has a sixteenth of them (default: 1000)", 0 },
 	{ "only", KEY_ONLY, "LIST", 0,
-	  "Run only these parts: check, ceilings, table, gather, launch, baselines, cold, "
-	  "timeline, epoch "
+	  "Run only these parts: check, ceilings, table, gather, quantized, launch, "
+	  "baselines, cold, timeline, epoch "
 	  "(default: all)",
 	  0 },
 	{ 0 },

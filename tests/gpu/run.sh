@@ -15,7 +15,7 @@ ends, so a run that is stopped leaves its results so far.
 
   --only LIST        steps, in this order (default: all):
     check            the GPU gathers the same rows as the CPU, for every mix of tiers
-    table gather launch baselines cold epoch
+    table gather quantized launch baselines cold epoch
                      parts of rung_gpu_bench (cold includes its timeline)
     select           torch.index_select with the same tables, widths and batches
     torch            bench/gpu/torch_epoch.py: rung in a training process
@@ -26,7 +26,7 @@ ends, so a run that is stopped leaves its results so far.
     command          rung bench --check with rows on the GPU, on the host and in the file
     sanitizer        compute-sanitizer on small cases, if it is found
     numa             rung numa --only gpu,peer
-    bench            table gather launch baselines cold epoch select
+    bench            table gather quantized launch baselines cold epoch select
   --build DIR        a build of rung, or the output of --pack (default: this tree if it is one,
                      otherwise build-gpu, which is built first)
   --out FILE         for the JSON object (default: stdout, once, at the end)
@@ -71,7 +71,7 @@ done
 case $seconds in
 '' | *[!0-9]*) echo "run.sh: --seconds: invalid number '$seconds'" >&2; exit 2 ;;
 esac
-measured="table gather launch baselines cold epoch select"
+measured="table gather quantized launch baselines cold epoch select"
 known=" check $measured torch ncu contract processes races command sanitizer numa bench "
 for word in ${only//,/ }; do
 	[[ $known == *" $word "* ]] || {
@@ -83,7 +83,8 @@ only=${only//,/ }
 only=" ${only/bench/$measured} "
 
 programs=(rung bench/rung_gpu_bench tests/stress_test_gather_race
-	tests/test_store tests/test_store_faults tests/test_store_cache tests/test_store_timeouts
+	tests/test_store tests/test_store_faults tests/test_store_cache tests/test_store_quantized
+	tests/test_store_timeouts
 	tests/test_gpu_sampler tests/test_loader tests/test_share_gpu)
 scripts=(tests/gpu/run.sh tests/gpu/report.py
 	bench/gpu/{index_select,torch_epoch}.py
@@ -389,7 +390,7 @@ fi
 
 step check rows_equal_the_cpus 90 "$program" --only check --size 64MiB --batch-bytes 8MiB \
 	--link-bytes 8MiB --row-bytes 512,4096 --dir "$work"
-for part in table gather launch baselines cold,timeline epoch; do
+for part in table gather quantized launch baselines cold,timeline epoch; do
 	limit=60
 	[ $part != gather ] || limit=150
 	[ $part != cold,timeline ] || limit=120
@@ -426,6 +427,8 @@ contract test_store_cache cuda-gpu
 contract test_gpu_sampler cuda-gpu
 contract test_store_faults cuda-gpu
 contract test_store_timeouts cuda-host
+contract test_store_quantized cuda-peer
+contract test_store_quantized cuda-gpu
 for device in cuda-peer cuda-gpu; do
 	step processes "test_share_gpu-$device" 60 RUNG_TEST_DEVICE=$device \
 		"$tests/test_share_gpu" --jobs 1 --verbose

@@ -53,7 +53,8 @@ class GpuBench(unittest.TestCase):
         self.assertEqual([line["benchmark"] for line in self.lines
                           if line["benchmark"] not in ("gather", "mixed", "baselines")],
                          ["gpu", "check", "ceilings"] + 5 * ["table"]
-                         + ["launch", "cold", "cold", "timeline"] + 3 * ["epoch"])
+                         + 4 * ["quantized"] + ["launch", "cold", "cold", "timeline"]
+                         + 3 * ["epoch"])
 
     def test_all_mixes_of_tiers_are_compared(self):
         check, = self.of("check")
@@ -87,6 +88,15 @@ class GpuBench(unittest.TestCase):
             self.assertEqual(line["at_least"], 0.85)
             self.check_times(line["seconds"])
             self.check_times(line["plain_kernel"]["seconds"])
+
+    def test_quantized_rows_are_compared(self):
+        lines = self.of("quantized")
+        self.assertEqual([(line["tier"], line["format"], line["row_bytes"]) for line in lines],
+                         [("gpu", "int8", 772), ("gpu", "int4", 388),
+                          ("host", "int8", 772), ("host", "int4", 388)])
+        for line in lines:
+            self.assertEqual(line["verified_rows"], line["rows"])
+            self.check_times(line["seconds"])
 
     def test_mixed_batches_consist_of_their_parts(self):
         lines = self.of("mixed")

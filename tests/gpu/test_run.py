@@ -20,7 +20,8 @@ BUILD = os.environ.get("RUNG_BUILD_DIR", "")
 SOURCE = os.environ.get("RUNG_SOURCE_DIR", "")
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
 PROGRAMS = ("rung", "bench/rung_gpu_bench", "tests/stress_test_gather_race", "tests/test_store",
-            "tests/test_store_faults", "tests/test_store_cache", "tests/test_store_timeouts",
+            "tests/test_store_faults", "tests/test_store_cache", "tests/test_store_quantized",
+            "tests/test_store_timeouts",
             "tests/test_gpu_sampler", "tests/test_loader", "tests/test_share_gpu")
 # None without NumPy
 PYTHON = next((path for path in (sys.executable, "/usr/bin/python3") if not subprocess.run(
@@ -104,7 +105,9 @@ esac""")
                           "test_store_cache-cuda-gpu": "skipped",
                           "test_gpu_sampler-cuda-gpu": "skipped",
                           "test_store_faults-cuda-gpu": "passed",
-                          "test_store_timeouts-cuda-host": "passed"})
+                          "test_store_timeouts-cuda-host": "passed",
+                          "test_store_quantized-cuda-peer": "passed",
+                          "test_store_quantized-cuda-gpu": "passed"})
         self.assertEqual(record["failed"], ["test_store-cuda-peer"])
         failed = next(step for step in record["steps"] if step["state"] == "failed")
         self.assertEqual((failed["why"], failed["output"]), (["it FAILED"], ["first", "it FAILED"]))
@@ -335,7 +338,7 @@ esac""")
                              "--parts processes --features-bytes 1MiB --batch-rows 100")
         states = self.states(record)
         self.assertEqual({states[f"bench_{part}"] for part in (
-            "table", "gather", "launch", "cold", "epoch", "baselines")}, {"passed"})
+            "table", "gather", "quantized", "launch", "cold", "epoch", "baselines")}, {"passed"})
         self.assertEqual({states[f"rung_bench_check_gpu_{share}"] for share in (0, 30, 100)},
                          {"passed"})
         self.assertEqual(states["numa_gpu_peer"], "passed")
@@ -347,8 +350,8 @@ esac""")
         self.assertEqual(record["numa"]["measured"]["matrices"], ["gpu", "peer"])
         self.assertEqual({gather["from"] for gather in record["numa"]["gpu_gather"]},
                          {"gpu", "host"})
-        self.assertLessEqual({"gpu", "ceilings", "table", "gather", "mixed", "launch", "cold",
-                              "timeline", "epoch", "baselines"},
+        self.assertLessEqual({"gpu", "ceilings", "table", "gather", "mixed", "quantized", "launch",
+                              "cold", "timeline", "epoch", "baselines"},
                              {line["benchmark"] for line in record["measured"]})
         self.assertTrue(record["figures"])
 

@@ -72,8 +72,9 @@ static uint64_t verify(const struct quantized *q, struct rung__meter_gather gath
 	bench_cuda(cudaMemcpy(got, q->out, count * OUT_BYTES, cudaMemcpyDeviceToHost),
 	           "copying rows to the host");
 	for (uint64_t i = 0; i < count; i++) {
-		gather.form->decode(gather.form, row, q->host + q->first[i] * gather.row_bytes,
-		                    false);
+		const unsigned char *stored = q->host + q->first[i] * gather.row_bytes;
+
+		gather.form->decode(gather.form, row, stored, false, stored);
 		if (memcmp(row, got + i * OUT_BYTES, OUT_BYTES) != 0)
 			bench_die("quantized rows: row %llu of format %s is wrong",
 			          (unsigned long long)i,

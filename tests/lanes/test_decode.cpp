@@ -49,7 +49,8 @@ static void run_case(const quant_case &c)
 
 		((uint64_t *)ids.at)[i] = rank;
 		rows.form.decode(&rows.form, &expected[i * out_stride],
-		                 rows.stored.at + rank * stride, false);
+		                 rows.stored.at + rank * stride, false,
+		                 rows.stored.at + rank * stride);
 	}
 	set_views(g, rows.stored.at, stride);
 	g.ids = ids.at, g.id_count = count, g.id_dtype = RUNG_U64, g.row_count = ROWS;

@@ -221,7 +221,7 @@ static void quantized_rows_are_decoded(const quant_case &c)
 		((uint64_t *)offsets.at)[i] = from;
 		((uint32_t *)to.at)[i] = (uint32_t)row;
 		rows.form.decode(&rows.form, &expected[row * out_stride], rows.stored.at + from,
-		                 false);
+		                 false, rows.stored.at + from);
 	}
 	s.slots = rows.stored.at, s.offsets = (const uint64_t *)offsets.at,
 	s.out_rows = (const uint32_t *)to.at, s.count = count, s.offset_align = 4;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Decoding without vector instructions, one value at a time, and the choice of a decoder. */
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <string.h>
 
 #include "quant/quant.h"
@@ -124,11 +127,21 @@ struct rung__row_form rung__row_form_decode_with(enum rung__quant_isa isa,
 	return form;
 }
 
+#if defined(__x86_64__)
+/* clang 14 does not know "f16c" in __builtin_cpu_supports() */
+static bool has_f16c(void)
+{
+	unsigned a, b, c = 0, d;
+
+	return __get_cpuid(1, &a, &b, &c, &d) && c & bit_F16C;
+}
+#endif
+
 bool rung__quant_has(enum rung__quant_isa isa)
 {
 #if defined(__x86_64__)
 	if (isa == RUNG__QUANT_AVX2)
-		return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+		return __builtin_cpu_supports("avx2") && has_f16c();
 	if (isa == RUNG__QUANT_AVX512)
 		return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
 		       __builtin_cpu_supports("avx512vl");

@@ -20,7 +20,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from common import ROOT, record, run_main, say, spread, temporary_folder
 
 import rung
-from rung._library import VERTICES, Ids, lib
+from rung._library import c, lib
 
 ASKED_US = 30
 
@@ -51,7 +51,8 @@ def main():
         with rung.open(os.path.join(folder, "g"), host="max") as store:
             ids = rng.integers(0, args.vertices, args.rows)
             out = np.empty((args.rows, args.width), np.float32)
-            struct, address = Ids(ids.ctypes.data, args.rows, 8, VERTICES), out.ctypes.data
+            struct = c.rung_ids(ids.ctypes.data, args.rows, c.RUNG_I64, c.RUNG_VERTICES)
+            address = out.ctypes.data
             handle = store._memory.pointer   # pylint: disable=protected-access
             calls = {"c_call": lambda: lib.rung_gather(handle, byref(struct), address, 0),
                      "ctypes": lambda: lib.rung_request_put(None),

@@ -114,6 +114,26 @@ Test(quantized, other_types_are_refused)
 	fixture_close(&f);
 }
 
+Test(quantized, a_plan_as_if_quantized_opens_no_store)
+{
+	static const struct quant_case plain = {
+		RUNG_QUANT_NONE, RUNG_SCALES_ROW, VERTICES, 128, RUNG_STAGE_PAD_NONE, 1
+	};
+	struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;
+	struct rung_store *store;
+	struct rung_plan *plan;
+
+	open_case(&plain, RUNG_BYTES_MAX, RUNG_DTYPE_NONE, RUNG_ENGINE_AUTO);
+	opts.host_bytes = 256u << 10;
+	opts.quantize = RUNG_QUANT_INT8;
+	cr_assert_eq(rung_plan_create(f.ds, &opts, &plan), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_store_open(f.ds, plan, NULL, &store), RUNG_E_INVAL);
+	cr_assert(strstr(rung_last_error(), "the plan is for another dataset"), "%s",
+	          rung_last_error());
+	rung_plan_destroy(plan);
+	fixture_close(&f);
+}
+
 Test(quantized, outputs_narrower_than_a_decoded_row_are_refused)
 {
 	uint64_t rank = 0;

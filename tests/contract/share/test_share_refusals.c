@@ -302,6 +302,9 @@ Test(refusals, invalid_numbers)
 	WRONG(shape.array.dims[1], UINT64_MAX, "type");
 	WRONG(shape.array.row_count, 1, "type");
 	WRONG(shape.array.row_bytes, 1, "type");
+	/* rows of bytes are not quantized, and a format may be unknown */
+	WRONG(shape.quant.format, RUNG_QUANT_INT8, "type");
+	WRONG(shape.quant.format, UINT64_MAX, "type");
 	WRONG(shape.map_on_gpu, 1, "number of GPUs");
 	WRONG(shape.gpu_count, RUNG_GPUS_MAX + 1, "number of GPUs");
 	WRONG(shape.map_bytes, 3, "map");

@@ -11,6 +11,8 @@ TestSuite(stage_quantized, .init = setup, .fini = teardown, .timeout = 300);
 
 #define ROWS    700u
 #define COLUMNS 61u
+/* more than are compared for the report */
+#define MANY_ROWS 70000u
 
 static char reference[310];
 
@@ -261,6 +263,21 @@ Test(stage_quantized, errors_are_reported_and_predicted)
 		cr_assert_eq(dry.quant_error_mean, real.quant_error_mean);
 		cr_assert_eq(dry.bytes_written, real.bytes_written);
 	}
+}
+
+Test(stage_quantized, errors_of_many_rows_are_those_of_a_sample)
+{
+	struct rung_stage_report report;
+
+	cr_assert_eq(support_sources(dir, MANY_ROWS, 2000, 1, 9), 0);
+	quant_write_features(dir, MANY_ROWS, 2);
+	opts.score.method = RUNG_SCORE_DEGREE;
+	opts.quantize = RUNG_QUANT_INT4;
+	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
+	cr_assert_eq(report.quant_rows, 65536);
+	cr_assert_gt(report.quant_error_max, 0);
+	/* half a step of the largest scale: values are up to 0.5 * 2^7 */
+	cr_assert_leq(report.quant_error_max, 64.0 / 7 / 2);
 }
 
 /* ---- untrusted manifests ---- */

@@ -22,6 +22,8 @@ from common import ROOT, record, run_main, say, spread, temporary_folder
 import rung
 from rung._library import c, lib
 
+DTYPE_I64 = 8   # RUNG_I64 of rung/dtype.h
+
 ASKED_US = 30
 
 
@@ -51,7 +53,7 @@ def main():
         with rung.open(os.path.join(folder, "g"), host="max") as store:
             ids = rng.integers(0, args.vertices, args.rows)
             out = np.empty((args.rows, args.width), np.float32)
-            struct = c.rung_ids(ids.ctypes.data, args.rows, c.RUNG_I64, c.RUNG_VERTICES)
+            struct = c.rung_ids(ids.ctypes.data, args.rows, DTYPE_I64, c.RUNG_VERTICES)
             address = out.ctypes.data
             handle = store._memory.pointer   # pylint: disable=protected-access
             calls = {"c_call": lambda: lib.rung_gather(handle, byref(struct), address, 0),

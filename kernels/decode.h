@@ -72,12 +72,13 @@ static __device__ __forceinline__ unsigned bf16_bits(float value)
 /** Code number k of a word. */
 static __device__ __forceinline__ float code_value(uint32_t format, unsigned word, uint32_t k)
 {
+	if (format == RUNG_QUANT_INT4) /* sign extension of 4 bits */
+		return (float)((int)((word >> 4 * k & 15u) ^ 8u) - 8);
+
 	const unsigned code = word >> 8 * k & 255u;
 
 	if (format == RUNG_QUANT_INT8)
 		return (float)(signed char)code;
-	if (format == RUNG_QUANT_INT4) /* sign extension of 4 bits */
-		return (float)((int)((word >> 4 * k & 15u) ^ 8u) - 8);
 	/* exponent and mantissa at their places in float32, with a bias that is 120 too small */
 	return float_of_bits((code & 0x80u) << 24 |
 	                     bits_of_float(product(float_of_bits((code & 0x7fu) << 20),
@@ -89,13 +90,13 @@ struct word_values {
 	unsigned packed[WORD_VALUES_MAX];
 };
 
-/* @param count  of values, a constant */
+template <uint32_t COUNT>
 static __device__ __forceinline__ void pack_values(const struct rung__cuda_form &form,
-                                                   const float *value, uint32_t count,
+                                                   const float (&value)[COUNT],
                                                    struct word_values *values)
 {
 #pragma unroll
-	for (uint32_t k = 0; k < count; k += 2) {
+	for (uint32_t k = 0; k < COUNT; k += 2) {
 		if (form.dtype == RUNG_F16) {
 			values->packed[k / 2] = half_bits(value[k]) | half_bits(value[k + 1]) << 16;
 		} else if (form.dtype == RUNG_BF16) {
@@ -107,24 +108,23 @@ static __device__ __forceinline__ void pack_values(const struct rung__cuda_form 
 	}
 }
 
-/* @param format, count  constants
- * @param left  values of the row from `column` on; the scales of columns after them are not read */
+/* @param left  values of the row from `column` on; the scales of columns after them are not read */
+template <uint32_t FORMAT, uint32_t COUNT>
 static __device__ __forceinline__ void decode_codes(const struct rung__cuda_form &form,
-                                                    uint32_t format, uint32_t count, unsigned word,
-                                                    float row_scale, uint32_t column, uint32_t left,
-                                                    struct word_values *values)
+                                                    unsigned word, float row_scale, uint32_t column,
+                                                    uint32_t left, struct word_values *values)
 {
-	float value[WORD_VALUES_MAX];
+	float value[COUNT];
 
 #pragma unroll
-	for (uint32_t k = 0; k < count; k++) {
+	for (uint32_t k = 0; k < COUNT; k++) {
 		float scale = row_scale;
 
 		if (form.column_scales)
 			scale = k < left ? __ldg(form.column_scales + column + k) : 0.0f;
-		value[k] = product(code_value(format, word, k), scale);
+		value[k] = product(code_value(FORMAT, word, k), scale);
 	}
-	pack_values(form, value, count, values);
+	pack_values(form, value, values);
 }
 
 template <class Unit>
@@ -175,11 +175,11 @@ static __device__ __forceinline__ void decode_word(const struct rung__cuda_form 
 	if (column >= form.columns)
 		return;
 	if (form.format == RUNG_QUANT_INT8)
-		decode_codes(form, RUNG_QUANT_INT8, 4, word, row_scale, column, left, &values);
+		decode_codes<RUNG_QUANT_INT8, 4>(form, word, row_scale, column, left, &values);
 	else if (form.format == RUNG_QUANT_INT4)
-		decode_codes(form, RUNG_QUANT_INT4, 8, word, row_scale, column, left, &values);
+		decode_codes<RUNG_QUANT_INT4, 8>(form, word, row_scale, column, left, &values);
 	else
-		decode_codes(form, RUNG_QUANT_FP8, 4, word, row_scale, column, left, &values);
+		decode_codes<RUNG_QUANT_FP8, 4>(form, word, row_scale, column, left, &values);
 	store_values(out + (uint64_t)column * value_bytes, out_align, values,
 	             RUNG__MIN(left, count) * value_bytes);
 }

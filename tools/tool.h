@@ -62,6 +62,9 @@ int tool_is_size(const char *arg);
  */
 uint64_t tool_size_bytes(const struct tool_size *size, uint64_t whole);
 
+/** A share of a whole, above 0 and at most 1: "0.4", "40%". */
+double tool_arg_share(const struct argp_state *state, const char *option, const char *arg);
+
 /** A whole number from `low` to `high`, both included: "5000", "64k" (64,000), "1.06 M", "1e6". */
 uint64_t tool_arg_u64(const struct argp_state *state, const char *option, const char *arg,
                       uint64_t low, uint64_t high);

@@ -32,6 +32,18 @@ struct rung_dataset;
 
 #define RUNG_FEATURE_FILES_MAX 16 /**< maximum number of files of the features */
 
+/** A range of ranks, and the features files that have its rows. */
+struct rung_feature_range {
+	uint64_t begin, end; /**< its first rank, and the rank after its last one */
+	/** the first rank whose row is in the files, at most `begin` */
+	uint64_t stored_first;
+	uint32_t file_first; /**< number of its first file: 0 is features.000.npy */
+	uint32_t file_count;
+	/** with d = r - stored_first, the row of rank r is in file file_first + d / block_rows %
+	 * file_count, as row d / block_rows / file_count * block_rows + d % block_rows */
+	uint64_t block_rows;
+};
+
 /** Contents of a staged dataset. The dataset owns all texts and lists. */
 struct rung_dataset_info {
 	uint32_t format_version;
@@ -56,11 +68,6 @@ struct rung_dataset_info {
 	 * features.000.npy and so on, possibly on several devices; 0: the rows are in features_path
 	 */
 	uint32_t feature_file_count;
-	/**
-	 * the row of rank r is in file r / block_rows % feature_file_count; if there is a single
-	 * file, block_rows is vertex_count
-	 */
-	uint64_t block_rows;
 	enum rung_draws draws;          /**< given at staging */
 	int score_sampled;              /**< nonzero: the score was computed from sampled batches */
 	uint64_t score_batches;         /**< number of the sampled batches */
@@ -76,6 +83,10 @@ struct rung_dataset_info {
 	/** bytes of a row in files and tiers: features.row_bytes unless rows are quantized */
 	uint64_t stored_row_bytes;
 	struct rung_quantization quantization; /**< format RUNG_QUANT_NONE: not quantized */
+	/** ranges of ranks, each with own files; one unless rows were staged or fetched to several
+	 * places */
+	uint32_t feature_range_count;
+	const struct rung_feature_range *feature_ranges; /**< [feature_range_count] */
 };
 
 /** One file of a staged dataset. */

@@ -138,6 +138,11 @@ struct rung_stage_opts {
 	/** store the features with fewer bits; they must be f16, bf16, f32 or f64, and finite */
 	enum rung_quant_format quantize;
 	enum rung_quant_scales quant_scales; /**< with `quantize` */
+	/** [stripe_count] ascending, the last one 1: the rows are divided into ranges of ranks, and
+	 * each range is striped over the consecutive folders with the same share. A range ends with
+	 * this share of all rows, the hottest first: { 0.2, 0.2, 1 } puts the first 20 % on two
+	 * folders and the others on the third. NULL: one range */
+	const double *stripe_shares;
 };
 
 /** Initialiser: all defaults. In C++: rung_stage_opts_init(). */

@@ -38,29 +38,57 @@ static uint64_t pitch_of(const struct rung__layout *layout, const struct rung__r
 /* Offset of the first bucket in each file. */
 static uint64_t base_of(const struct rung__layout *layout, const struct rung__rows_schedule *plan)
 {
-	const uint64_t slack = layout->file_count > 1 ? layout->block_rows * layout->row_stride : 0;
+	const struct rung__range *range = &layout->ranges[0];
+	uint64_t slack = 0;
 
+	for (; range < layout->ranges + layout->range_count; range++) {
+		if (range->file_count > 1)
+			slack = RUNG__MAX(slack, range->block_rows * layout->row_stride);
+	}
+	/* of several ranges, one can begin anywhere in its first bucket */
 	return rung__align_up(layout->data_offset + slack, RUNG__BLOCK_BYTES) +
-	       pitch_of(layout, plan);
+	       (layout->range_count > 1 ? 2 : 1) * pitch_of(layout, plan);
+}
+
+/* The first bucket of a range: a bucket belongs to the range of its first rank. */
+static uint64_t first_bucket(const struct rung__layout *layout,
+                             const struct rung__rows_schedule *plan,
+                             const struct rung__range *range)
+{
+	const uint64_t begin = range == layout->ranges ? 0 : range[-1].end;
+
+	return (begin + plan->range_rows - 1) / plan->range_rows;
 }
 
 uint32_t rung__bucket_file(const struct rung__stage_rows *rows, uint64_t bucket)
 {
-	return (uint32_t)(bucket % rows->layout.file_count);
+	const struct rung__range *range =
+		rung__rank_range(&rows->layout, bucket * rows->plan.range_rows);
+
+	bucket -= first_bucket(&rows->layout, &rows->plan, range);
+	return (uint32_t)(range->file_first + bucket % range->file_count);
 }
 
 uint64_t rung__bucket_offset(const struct rung__stage_rows *rows, uint64_t bucket)
 {
+	const struct rung__range *range =
+		rung__rank_range(&rows->layout, bucket * rows->plan.range_rows);
+
+	bucket -= first_bucket(&rows->layout, &rows->plan, range);
 	return base_of(&rows->layout, &rows->plan) +
-	       bucket / rows->layout.file_count * pitch_of(&rows->layout, &rows->plan);
+	       bucket / range->file_count * pitch_of(&rows->layout, &rows->plan);
 }
 
 uint64_t rung__partition_file_bytes(const struct rung__layout *layout,
                                     const struct rung__rows_schedule *plan, uint64_t row_count,
                                     uint32_t file)
 {
-	const uint64_t buckets =
-		(plan->range_count + layout->file_count - 1 - file) / layout->file_count;
+	const struct rung__range *range = rung__file_range(layout, file);
+	const bool last = range + 1 == layout->ranges + layout->range_count;
+	const uint64_t end = last ? plan->range_count : first_bucket(layout, plan, range + 1);
+	const uint64_t buckets = (end - first_bucket(layout, plan, range) + range->file_count - 1 -
+	                          (file - range->file_first)) /
+	                         range->file_count;
 	const uint64_t own =
 		layout->data_offset + rung__file_rows(layout, row_count, file) * layout->row_stride;
 

@@ -235,7 +235,12 @@ static void options(struct lines *lines)
 		     rung__quant_scales_name(m->quant.scales));
 	line(lines, "layout",
 	     "%" PRIu32 " files in blocks of %" PRIu64 " rows, %" PRIu64 " bytes from row to row",
-	     m->feature_file_count, m->block_rows, m->row_stride);
+	     m->feature_file_count, m->ranges[0].block_rows, m->row_stride);
+	for (uint32_t i = 0; i + 1 < m->range_count; i++) {
+		snprintf(key, sizeof(key), "range.%" PRIu32, i);
+		line(lines, key, "to rank %" PRIu64 ", %" PRIu64 " files", m->ranges[i].end,
+		     m->ranges[i].file_count);
+	}
 }
 
 static int fail_memory(const struct rung__stage *stage)

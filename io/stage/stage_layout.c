@@ -100,10 +100,68 @@ static int leave_in_place(struct rung__stage *stage)
 		                                "padded or striped; omit one of the options");
 	m->data_offset = rung__source_location(stage->features).offset;
 	m->row_stride = stage->report.row_stride = m->features.row_bytes;
-	m->block_rows = m->vertex_count;
+	m->range_count = 1;
+	m->ranges[0] = rung__range_of_all(m->vertex_count, 1, m->vertex_count);
 	stage->report.in_place = 1;
 	rc = rung__in_place_record(stage->features, &m->in_place);
 	return rc < 0 ? rc : check_not_replaced(stage, m->in_place.path);
+}
+
+/* The share of the rows up to which the range of a folder ends. */
+static double share_of(const struct rung_stage_opts *opts, size_t folder)
+{
+	return opts->stripe_shares && folder < opts->stripe_count ? opts->stripe_shares[folder] : 1;
+}
+
+/* Add the range that ends with `share` of the rows and is dealt over the next `files` folders. */
+static int add_range(struct rung__manifest *m, double share, uint64_t files)
+{
+	struct rung__range *range = &m->ranges[m->range_count];
+	const uint64_t begin = m->range_count > 0 ? range[-1].end : 0;
+	const uint64_t end =
+		share < 1 ? (uint64_t)(share * (double)m->vertex_count + 0.5) : m->vertex_count;
+
+	/* every file has a row */
+	if (end < begin || end - begin < files)
+		return rung__fail(RUNG_E_INVAL,
+		                  "staging: %" PRIu64
+		                  " rows, up to %g %% of all, cannot be striped "
+		                  "over %" PRIu64 " folders; give fewer folders, or another share",
+		                  end < begin ? 0 : end - begin, share * 100, files);
+	range->end = range->stored_end = end;
+	range->stored_first = begin;
+	range->file_first = m->range_count > 0 ? range[-1].file_first + range[-1].file_count : 0;
+	range->file_count = files;
+	range->block_rows =
+		files > 1 ? rows_of_block(m->row_stride, end - begin, files) : end - begin;
+	m->range_count++;
+	return 0;
+}
+
+/* Consecutive folders with the same share have one range. */
+static int choose_ranges(const struct rung_stage_opts *opts, struct rung__manifest *m)
+{
+	uint32_t first = 0;
+	int rc = 0;
+
+	m->range_count = 0;
+	for (uint32_t f = 0; f < m->feature_file_count && rc == 0; f++) {
+		const double share = share_of(opts, f);
+		const bool last = f + 1 == m->feature_file_count;
+
+		if (!(share > 0 && share <= 1) || (last && share < 1) ||
+		    (f > 0 && share < share_of(opts, f - 1)))
+			return rung__fail(RUNG_E_INVAL,
+			                  "staging: folder %" PRIu32
+			                  " for stripes has the share %g; "
+			                  "give shares above 0 that ascend to 1",
+			                  f, share);
+		if (last || share < share_of(opts, f + 1)) {
+			rc = add_range(m, share, f + 1 - first);
+			first = f + 1;
+		}
+	}
+	return rc;
 }
 
 int rung__stage_choose_layout(struct rung__stage *stage)
@@ -120,20 +178,11 @@ int rung__stage_choose_layout(struct rung__stage *stage)
 	    (opts->stripe_count && !opts->stripe_dirs))
 		return rung__fail(RUNG_E_INVAL, "staging: %zu folders for stripes; give at most %d",
 		                  opts->stripe_count, RUNG_FEATURE_FILES_MAX);
-	if (opts->stripe_count > m->vertex_count)
-		return rung__fail(RUNG_E_INVAL,
-		                  "staging: %" PRIu64
-		                  " rows cannot be striped over %zu folders; give fewer folders",
-		                  m->vertex_count, opts->stripe_count);
 	if (opts->in_place)
 		return leave_in_place(stage);
 	m->row_stride = rung__padded_stride(m->features.row_bytes, opts->pad);
 	m->feature_file_count = (uint32_t)RUNG__MAX(opts->stripe_count, 1u);
-	m->block_rows = m->vertex_count; /* a single file has a single block */
-	if (m->feature_file_count > 1)
-		m->block_rows =
-			rows_of_block(m->row_stride, m->vertex_count, m->feature_file_count);
 	stage->report.row_stride = m->row_stride;
 	stage->report.feature_file_count = m->feature_file_count;
-	return 0;
+	return choose_ranges(opts, m);
 }

@@ -77,7 +77,9 @@ static int make_rows(struct rung__rebuild *r, uint64_t f, uint64_t begin, uint64
                      unsigned char *buf)
 {
 	const struct rung__layout *layout = &r->rows.layout;
-	const uint64_t rows = rung__file_rows(layout, r->v->ds->manifest->vertex_count, f),
+	const struct rung__range *range = rung__file_range(layout, f);
+	const uint64_t rows = rung__dealt_rows(range, range->stored_end - range->stored_first,
+	                                       f - range->file_first),
 		       stride = layout->row_stride;
 	uint64_t local = (begin - layout->data_offset) / stride, count;
 	const uint64_t last = RUNG__MIN((end - layout->data_offset + stride - 1) / stride, rows);
@@ -85,15 +87,12 @@ static int make_rows(struct rung__rebuild *r, uint64_t f, uint64_t begin, uint64
 
 	memset(buf, 0, (size_t)(end - begin));
 	for (; local < last && rc == 0; local += count) {
-		uint64_t rank = local;
+		const uint64_t rank = rung__file_rank(layout, f, local);
 
-		/* the rank of row `local` of this file, if the rows are striped */
-		if (layout->file_count > 1)
-			rank = (local / layout->block_rows * layout->file_count + f) *
-			               layout->block_rows +
-			       local % layout->block_rows;
-		/* a run ends with its stripe, because the ranks after it are not consecutive */
-		count = RUNG__MIN(rung__row_run(layout, rank, last - local), r->gather.count_max);
+		/* a run ends with its block, because the ranks after it are not consecutive */
+		count = RUNG__MIN(last - local, r->gather.count_max);
+		if (range->file_count > 1)
+			count = RUNG__MIN(count, range->block_rows - local % range->block_rows);
 		rc = rung__rows_gather(&r->gather, r->v->vertex_of_rank,
 		                       r->v->ds->manifest->index_bytes, rank, count, r->gathered);
 		for (uint64_t i = 0; i < count && rc == 0; i++)

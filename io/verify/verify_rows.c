@@ -142,10 +142,7 @@ static uint64_t rank_of_local(const struct comparison *c, uint64_t file, uint64_
 
 	if (layout->vertex_of_rank)
 		return rung__id_get(c->v->rank_of_vertex, c->v->ds->manifest->index_bytes, local);
-	if (layout->file_count == 1)
-		return local;
-	return (local / layout->block_rows * layout->file_count + file) * layout->block_rows +
-	       local % layout->block_rows;
+	return rung__file_rank(layout, file, local);
 }
 
 /* Count a row that differs. The lowest rank is reported, whichever thread is first. */

@@ -32,7 +32,7 @@ UNREACHABLE = {
     r"vertex_count is 0; set it to the number of rows|kept_max": "rung_trace_create",
     r"^rung_plan_budget: size": "rung_plan_sweep",
     r"^rung_profile: has|rung_profile_load\(\)": "the package loads profiles with that function",
-    r"^features: (block_rows|row_bytes)": "keys of manifest.json",
+    r"^features: (block_rows|ranges|row_bytes)": "keys of manifest.json",
     r"^rung_numa_probe_policy:": "rung_numa_probe_policy",
     r"^rung_dataset_verify:|\(--(split|graph|source|labels|score) ?": "rung_dataset_verify",
     r"\(--nvme\)|use --dir to measure|\(--dir\)": "rung_numa_measure",

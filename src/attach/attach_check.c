@@ -66,10 +66,7 @@ static bool layout_ok(const struct rung__shape *shape)
 	    layout->file_count > RUNG__FILES_MAX ||
 	    !rung__mul(shape->vertex_count, layout->row_stride, &end))
 		return false;
-	/* the last term: rung__file_rows() multiplies block_rows by file_count */
-	if (layout->file_count > 1 &&
-	    (layout->block_rows == 0 || layout->block_rows >= shape->vertex_count ||
-	     layout->block_rows > INT64_MAX / RUNG__FILES_MAX))
+	if (!rung__ranges_ok(layout, shape->vertex_count))
 		return false;
 	if (layout->is_lists) /* the last block can extend past the end of the file */
 		return layout->is_lists == 1 && layout->file_count == 1 &&

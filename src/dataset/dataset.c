@@ -145,6 +145,28 @@ static struct rung_quantization quantization(const struct rung__manifest *m)
 		                           .column_scales = m->column_scales };
 }
 
+/* Where the rows are: ranges in files, or a source in which they were left. */
+static void list_places(struct rung_dataset *ds)
+{
+	const struct rung__manifest *m = ds->manifest;
+
+	if (m->feature_file_count == 0) {
+		ds->info.features_path = m->in_place.path;
+		ds->info.features_offset = m->data_offset;
+		ds->info.features_file_bytes = m->in_place.bytes;
+	}
+	for (uint32_t i = 0; i < m->range_count; i++)
+		ds->ranges[i] = (struct rung_feature_range){
+			.begin = i > 0 ? m->ranges[i - 1].end : 0,
+			.end = m->ranges[i].end,
+			.stored_first = m->ranges[i].stored_first,
+			.file_first = (uint32_t)m->ranges[i].file_first,
+			.file_count = (uint32_t)m->ranges[i].file_count,
+			.block_rows = m->ranges[i].file_count > 1 ? m->ranges[i].block_rows
+			                                          : m->vertex_count,
+		};
+}
+
 /* Fill the public description of the dataset. Only numbers are copied from the manifest. Lists of
  * pointers to its names are allocated, because the manifest has arrays of structs. */
 static int fill_info(struct rung_dataset *ds)
@@ -153,7 +175,7 @@ static int fill_info(struct rung_dataset *ds)
 	const bool quantized = m->quant.format != RUNG_QUANT_NONE;
 
 	ds->info = (struct rung_dataset_info){
-		.format_version = quantized ? RUNG__FORMAT_VERSION_QUANT : RUNG__FORMAT_VERSION,
+		.format_version = rung__manifest_version(m),
 		.vertex_count = m->vertex_count,
 		.edge_count = m->edge_count,
 		.features = quantized ? m->given : m->features,
@@ -170,7 +192,6 @@ static int fill_info(struct rung_dataset *ds)
 		.split_count = m->split_count,
 		.file_count = m->file_count + 2u, /* plus the checksums and the manifest */
 		.feature_file_count = m->feature_file_count,
-		.block_rows = m->block_rows,
 		.draws = m->draws,
 		.score_sampled = m->score_sampled,
 		.score_batches = m->score_batches,
@@ -179,14 +200,12 @@ static int fill_info(struct rung_dataset *ds)
 		.vertex_type = m->vertex_type,
 		.relation = m->relation,
 		.stored_row_bytes = m->features.row_bytes,
+		.feature_range_count = m->range_count,
+		.feature_ranges = ds->ranges,
 	};
 	if (quantized)
 		ds->info.quantization = quantization(m);
-	if (m->feature_file_count == 0) { /* rows in place */
-		ds->info.features_path = m->in_place.path;
-		ds->info.features_offset = m->data_offset;
-		ds->info.features_file_bytes = m->in_place.bytes;
-	}
+	list_places(ds);
 	ds->files = rung__zalloc_array(ds->info.file_count, sizeof(*ds->files));
 	ds->split_names = rung__zalloc_array(m->split_count, sizeof(*ds->split_names));
 	ds->array_names = rung__zalloc_array(m->array_count, sizeof(*ds->array_names));

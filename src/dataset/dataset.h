@@ -16,6 +16,7 @@ struct rung_dataset {
 	/* [info.file_count]: the files of the manifest, checksums.npy, manifest.json */
 	struct rung_dataset_file *files;
 	const char **split_names, **array_names; /* [info.split_count], [info.array_count] */
+	struct rung_feature_range ranges[RUNG_FEATURE_FILES_MAX]; /* [info.feature_range_count] */
 };
 
 /** As rung_dataset_open(). Without `check_files` only the manifest is read: verify reports damaged

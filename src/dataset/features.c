@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "file/file.h"
+#include "dataset/dataset.h"
 #include "dataset/features.h"
-#include "dataset/manifest.h"
 
 /* The file with this name; NULL: the manifest does not list it. */
 static const struct rung_dataset_file *find(const struct rung_dataset *ds, const char *name)
@@ -68,8 +68,11 @@ int rung__lists_open(const struct rung_dataset *ds, struct rung__features *lists
 	struct rung__layout *layout = &lists_out->layout;
 
 	layout->row_bytes = layout->row_stride = RUNG__LIST_BLOCK_BYTES;
-	/* one file: not used, but a layout that is complete can be shared with other processes */
-	layout->block_rows = layout->file_bytes[0] / RUNG__LIST_BLOCK_BYTES + 1;
+	layout->range_count = 1;
+	layout->ranges[0] = rung__range_of_all(
+		(layout->file_bytes[0] - layout->data_offset + RUNG__LIST_BLOCK_BYTES - 1) /
+			RUNG__LIST_BLOCK_BYTES,
+		1, 0);
 	layout->is_lists = 1;
 	return rc;
 }
@@ -95,7 +98,6 @@ static int open_in_place(const struct rung_dataset_info *info, struct rung__feat
 	features->layout.file_count = 1;
 	features->layout.data_offset = info->features_offset;
 	features->layout.file_bytes[0] = info->features_file_bytes;
-	features->layout.vertex_bytes = info->index_bytes;
 	if (fstat(fd, &st) < 0)
 		return rung__fail_errno(errno, "%s", path);
 	if ((uint64_t)st.st_size != info->features_file_bytes)
@@ -110,11 +112,11 @@ static int open_in_place(const struct rung_dataset_info *info, struct rung__feat
 int rung__features_open(const struct rung_dataset *ds, struct rung__features *features_out)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
-	struct rung__features features = { .layout = { .row_stride = info->row_stride,
-		                                       .row_bytes = info->stored_row_bytes,
-		                                       .block_rows = info->block_rows } };
-	int rc = info->features_path ? open_in_place(info, &features) : 0;
+	struct rung__features features = { .layout = rung__manifest_features_layout(ds->manifest) };
+	int rc;
 
+	features.layout.file_count = 0; /* counts the opened ones */
+	rc = info->features_path ? open_in_place(info, &features) : 0;
 	for (uint32_t f = 0; f < info->feature_file_count && rc == 0; f++) {
 		char name[32];
 

@@ -75,14 +75,16 @@ static struct rung_array_info features_array(const struct rung__manifest *m)
 /* The features files come first: feature_file_count indexes them. */
 static bool add_features(struct rung__manifest *m)
 {
-	const struct rung__layout layout = { .file_count = m->feature_file_count,
-		                             .block_rows = m->block_rows };
+	const struct rung__layout layout = rung__manifest_features_layout(m);
 	struct rung_array_info part = features_array(m);
 	char name[RUNG__SPLIT_NAME_BYTES];
 
 	for (uint32_t f = 0; f < m->feature_file_count; f++) {
+		const struct rung__range *range = rung__file_range(&layout, f);
+
 		snprintf(name, sizeof(name), RUNG__FEATURES_NAME, f);
-		part.dims[0] = rung__file_rows(&layout, m->vertex_count, f);
+		part.dims[0] = rung__dealt_rows(range, range->stored_end - range->stored_first,
+		                                f - range->file_first);
 		if (!add_file(m, "", name, "", &part))
 			return false;
 	}
@@ -158,33 +160,6 @@ const struct rung__manifest_file *rung__manifest_file(const struct rung__manifes
 			return &m->files[i];
 	}
 	return strcmp(name, RUNG__CHECKSUMS) == 0 ? &m->checksums : NULL;
-}
-
-struct rung__layout rung__manifest_features_layout(const struct rung__manifest *m)
-{
-	/* rows in place are one file in the order of the vertices: readers map a rank to its
-	 * vertex, an id of vertex_bytes, first */
-	const bool in_place = m->feature_file_count == 0;
-
-	return (struct rung__layout){
-		.data_offset = m->data_offset,
-		.row_stride = m->row_stride,
-		.row_bytes = m->features.row_bytes,
-		.file_count = in_place ? 1 : m->feature_file_count,
-		.block_rows = m->block_rows,
-		.vertex_bytes = in_place ? m->index_bytes : 0,
-	};
-}
-
-struct rung__layout rung__manifest_array_layout(const struct rung_array_info *info)
-{
-	return (struct rung__layout){
-		.data_offset = RUNG__NPY_DATA_OFFSET,
-		.row_stride = info->row_bytes,
-		.row_bytes = info->row_bytes,
-		.file_count = 1,
-		.block_rows = info->row_count,
-	};
 }
 
 /* jansson's functions accept NULL for a value or a container and then fail, so a list or object is
@@ -266,9 +241,7 @@ static json_t *features_json(const struct rung__manifest *m)
 	                     "row_bytes", (json_int_t)m->features.row_bytes, "row_stride",
 	                     (json_int_t)m->row_stride, "data_offset", (json_int_t)m->data_offset);
 	/* keys that do not apply are absent */
-	if (m->feature_file_count > 1)
-		failed |= json_object_set_new(features, "block_rows",
-		                              json_integer((json_int_t)m->block_rows));
+	failed |= rung__manifest_put_ranges(m, features);
 	if (m->feature_file_count == 0)
 		failed |= json_object_set_new(features, "in_place", in_place_json(&m->in_place));
 	if (m->quant.format != RUNG_QUANT_NONE)
@@ -355,10 +328,7 @@ static char *dump(const struct rung__manifest *m)
 	int failed = 0;
 
 	failed |= put(root, "format", json_string(RUNG__FORMAT_NAME));
-	failed |=
-		put(root, "version",
-	            json_integer(m->quant.format == RUNG_QUANT_NONE ? RUNG__FORMAT_VERSION
-	                                                            : RUNG__FORMAT_VERSION_QUANT));
+	failed |= put(root, "version", json_integer(rung__manifest_version(m)));
 	failed |= put(root, "producer", json_string(m->producer));
 	failed |= put(root, "vertices", json_integer((json_int_t)m->vertex_count));
 	failed |= put(root, "edges", json_integer((json_int_t)m->edge_count));

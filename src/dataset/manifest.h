@@ -19,9 +19,11 @@
 
 #define RUNG__FORMAT_NAME    "rung-dataset"
 #define RUNG__FORMAT_VERSION 1u
-/* of datasets with quantized rows, which older readers must refuse */
-#define RUNG__FORMAT_VERSION_QUANT 2u
-#define RUNG__MANIFEST             "manifest.json"
+/* of datasets with quantized rows, and of those with several ranges: older readers must refuse them
+ */
+#define RUNG__FORMAT_VERSION_QUANT  2u
+#define RUNG__FORMAT_VERSION_RANGES 3u
+#define RUNG__MANIFEST              "manifest.json"
 /* its name until it is complete and synced */
 #define RUNG__MANIFEST_PARTIAL "manifest.json.partial"
 #define RUNG__CHECKSUMS        "checksums.npy"
@@ -74,8 +76,9 @@ struct rung__manifest {
 	/* they are first in `files`; 0: rows were left in their source */
 	uint32_t feature_file_count;
 	struct rung__in_place in_place; /* that source */
-	/* rows per block of the stripes; vertex_count with one file */
-	uint64_t block_rows;
+	/* [range_count], at least one; rows in their source are one range in one file */
+	struct rung__range ranges[RUNG_FEATURE_FILES_MAX];
+	uint32_t range_count;
 	char score_method[RUNG__METHOD_BYTES];
 	uint32_t score_iterations;             /* 0: does not apply */
 	double score_damping, score_tolerance; /* 0: does not apply */
@@ -129,6 +132,9 @@ int rung__manifest_lay_out(struct rung__manifest *m);
 /** The file with this name, or NULL. checksums.npy can be found as well. */
 const struct rung__manifest_file *rung__manifest_file(const struct rung__manifest *m,
                                                       const char *name);
+
+/** The lowest version of the format that can describe the dataset. */
+unsigned rung__manifest_version(const struct rung__manifest *m);
 
 /** Layout of the features, in the listed files or in their source. The caller sets vertex_of_rank,
  * which rows in their source need, and file_bytes. */

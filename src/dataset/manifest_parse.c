@@ -92,14 +92,10 @@ static int get_features(const char *path, const json_t *root, struct rung__manif
 	if (!feature_files_ok(files))
 		return bad_field(path, "features: files");
 	m->feature_file_count = (uint32_t)json_array_size(files);
-	m->block_rows = m->vertex_count;
-	/* every file has a row: the last one begins before vertex_count. The bound of block_rows
-	 * keeps the product below 2^63 */
-	if (m->feature_file_count > 1 &&
-	    (!rung__field_u64(features, "block_rows", INT64_MAX / 16 / RUNG_FEATURE_FILES_MAX,
-	                      &m->block_rows) ||
-	     m->block_rows == 0 || (m->feature_file_count - 1) * m->block_rows >= m->vertex_count))
-		return bad_field(path, "features: block_rows");
+	if (!rung__manifest_ranges_parse(features, m))
+		return bad_field(path, json_object_get(features, "ranges")
+		                               ? "features: ranges"
+		                               : "features: block_rows");
 	/* a stride of whole elements: padded rows are a matrix of them. Data of staged files start
 	 * at the page after the header; those of a source start anywhere */
 	if (!rung__field_has_u64(features, "row_bytes", m->features.row_bytes) ||
@@ -441,18 +437,18 @@ int rung__manifest_parse(const char *path, const char *text, size_t bytes,
 		goto free_root;
 	}
 	/* before other fields are read: another version may define them differently */
-	if (version != RUNG__FORMAT_VERSION && version != RUNG__FORMAT_VERSION_QUANT) {
+	if (version < RUNG__FORMAT_VERSION || version > RUNG__FORMAT_VERSION_RANGES) {
 		rc = rung__fail(RUNG_E_FORMAT,
 		                "%s: format version %" PRIu64
-		                "; this version of rung reads format versions %u and %u; "
+		                "; this version of rung reads format versions %u to %u; "
 		                "stage the dataset again, or use the version of rung that wrote it",
-		                path, version, RUNG__FORMAT_VERSION, RUNG__FORMAT_VERSION_QUANT);
+		                path, version, RUNG__FORMAT_VERSION, RUNG__FORMAT_VERSION_RANGES);
 		goto free_root;
 	}
 	m = rung__zalloc(sizeof(*m));
 	rc = m ? get_all(path, root, m) : rung__fail(RUNG_E_NOMEM, "%s", path);
-	if (rc == 0 && (version == RUNG__FORMAT_VERSION_QUANT) != (m->quant.format > 0))
-		rc = bad_field(path, "version, features: quantized");
+	if (rc == 0 && version != rung__manifest_version(m))
+		rc = bad_field(path, "version, features: quantized, ranges");
 	if (rc < 0) {
 		rung__manifest_destroy(m);
 		goto free_root;

@@ -24,4 +24,12 @@ json_t *rung__manifest_quant_json(const struct rung__manifest *m);
  * is no memory for the scales */
 bool rung__manifest_quant_parse(const json_t *features, struct rung__manifest *m, bool *nomem_out);
 
+/* ---- manifest_ranges.c ---- */
+
+/** Add the keys of the ranges to "features". @return nonzero: out of memory */
+int rung__manifest_put_ranges(const struct rung__manifest *m, json_t *features);
+
+/** Read them, after feature_file_count and vertex_count. @return false: they are not valid */
+bool rung__manifest_ranges_parse(const json_t *features, struct rung__manifest *m);
+
 #endif

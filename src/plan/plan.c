@@ -51,7 +51,7 @@ static int learn_files(const struct rung_dataset *ds, const struct rung_topology
 		return rc;
 	plan->data_offset = features.layout.data_offset;
 	plan->file_count = (uint32_t)features.layout.file_count;
-	plan->block_rows = features.layout.block_rows;
+	plan->layout = features.layout;
 	/* no overflow: the sum is the size of a file */
 	plan->vertices_bytes = plan->vertex_count * features.layout.vertex_bytes;
 	for (uint32_t f = 0; f < plan->file_count && rc == 0; f++) {

@@ -46,11 +46,11 @@ struct rung_plan {
 	uint64_t host_bytes;                /* the host budget, with its default filled in */
 	uint64_t vertex_count;
 	uint64_t row_bytes;
-	uint64_t row_stride;   /* bytes from row to row, in files and in memory */
-	uint64_t data_offset;  /* of the first row in each file */
-	uint32_t sector_bytes; /* alignment of reads: the largest of the files */
-	uint32_t file_count;   /* of the features */
-	uint64_t block_rows;   /* ranks are dealt to the files in blocks of this size */
+	uint64_t row_stride;        /* bytes from row to row, in files and in memory */
+	uint64_t data_offset;       /* of the first row in each file */
+	uint32_t sector_bytes;      /* alignment of reads: the largest of the files */
+	uint32_t file_count;        /* of the features */
+	struct rung__layout layout; /* of the rows in these files */
 	/* by file: the kernel's name of its disk; "" if the kernel reports none */
 	char drive_names[RUNG__FILES_MAX][RUNG_DRIVE_NAME_BYTES];
 	uint64_t vertices_bytes; /* host bytes of the store's vertex_of_rank; 0: not needed */

@@ -21,7 +21,7 @@ static uint64_t offset_of(const struct rung__forecaster *f, uint64_t rank)
 static void add_read(struct rung__forecaster *f, uint64_t rank, uint64_t begin, uint64_t end)
 {
 	const struct rung_plan *plan = f->plan;
-	const uint64_t file = plan->file_count > 1 ? rank / plan->block_rows % plan->file_count : 0;
+	const uint64_t file = rung__row_file(&plan->layout, rank);
 	const uint64_t align = f->rule.align;
 	const uint64_t bytes = rung__align_up(end, align) - rung__align_down(begin, align);
 

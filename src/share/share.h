@@ -46,7 +46,7 @@
 #include "state/state.h"
 
 #define RUNG__SHARE_MAGIC   "rungshr" /* 8 bytes, including the NUL */
-#define RUNG__SHARE_VERSION 10u       /* version of the offer and of the order of its descriptors */
+#define RUNG__SHARE_VERSION 11u       /* version of the offer and of the order of its descriptors */
 
 /** Descriptors of an offer, in this order: first one for each features file, then at most one of
  * each other kind. */

@@ -17,6 +17,12 @@
 
 static struct store_fixture f;
 
+/* Whether three or more files have three ranges of ranks, instead of all being striped. */
+static bool in_ranges(void)
+{
+	return getenv("RUNG_TEST_RANGES") != NULL;
+}
+
 static void open_files(uint32_t file_count, uint64_t row_bytes, uint64_t host_bytes,
                        const struct rung_store_opts *opts)
 {
@@ -103,8 +109,9 @@ static void check_threads(uint32_t file_count, uint32_t threads, enum rung_engin
 	cr_assert_eq(stats.cache_hits + stats.joined_rows + stats.read_rows + stats.duplicate_rows,
 	             stats.tiers[fixture_tier(&f, "nvme")].hits);
 	cr_assert_eq(stats.reads_in_flight, 0);
-	/* GPUs leave so few cold rows that some blocks have none of those that are requested */
-	for (uint32_t r = 0; r < f.store->refill_count && !fixture_on_cuda(); r++)
+	/* GPUs, and the ranges of hot rows, leave so few cold rows that some blocks have none of
+	 * those that are requested */
+	for (uint32_t r = 0; r < f.store->refill_count && !fixture_on_cuda() && !in_ranges(); r++)
 		cr_assert_gt(f.store->watch->page->files[r].counters.read_rows, 0,
 		             "thread %u of %u", r, f.store->refill_count);
 	fixture_close(&f);
@@ -258,6 +265,8 @@ Test(files, a_truncated_file_fails_its_own_rows_and_is_named)
 	char path[400];
 	unsigned bad = 0;
 
+	if (in_ranges())
+		cr_skip_test("the file has few of the rows that are requested");
 	opts.no_merge = 1;
 	open_files(3, 4096, 64u << 10, &opts);
 	layout = &f.store->shape.layout;
@@ -361,8 +370,10 @@ Test(files, the_command_finds_no_row_wrong)
 	snprintf(line, sizeof(line),
 	         "'%s' bench '%s' --host 256KiB --ids uniform --rows 5000 --check --quiet > "
 	         "'%s/out' && "
-	         "'%s' info '%s' | grep -q 'in 3 files, striped in blocks of 16 rows'",
-	         rung, f.dir, f.parent, rung, f.dir);
+	         "'%s' info '%s' | grep -q '%s'",
+	         rung, f.dir, f.parent, rung, f.dir,
+	         in_ranges() ? "ranks 500 to 749 in features.001.npy"
+	                     : "in 3 files, striped in blocks of 16 rows");
 	cr_assert_eq(system(line), 0);
 	fixture_close(&f);
 }

@@ -74,17 +74,6 @@ static bool covers_shaky(const struct script_read *read)
 	return false;
 }
 
-/* @return the rank of row `row` of a file */
-static uint64_t rank_of(uint32_t file_idx, uint64_t row)
-{
-	const struct rung__layout *layout = &state.data->layout;
-
-	if (layout->file_count == 1)
-		return row;
-	return (row / layout->block_rows * layout->file_count + file_idx) * layout->block_rows +
-	       row % layout->block_rows;
-}
-
 static void note(const struct script_read *read)
 {
 	const struct rung__layout *layout = &state.data->layout;
@@ -97,7 +86,7 @@ static void note(const struct script_read *read)
 		layout->row_stride;
 
 	for (uint64_t row = first; row < end; row++) {
-		uint64_t rank = rank_of(read->file_idx, row);
+		uint64_t rank = rung__file_rank(&state.data->layout, read->file_idx, row);
 
 		if (rank < state.data->vertices)
 			atomic_fetch_add(&state.events[rank], 1);

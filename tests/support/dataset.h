@@ -78,4 +78,8 @@ int support_dataset(const char *dir, uint64_t vertices, uint64_t edges, uint64_t
  */
 int support_deal(const char *dir, uint32_t file_count, uint64_t block_rows);
 
+/** The same with `file_count` >= 3 files in three ranges: the first file has the hottest rows, the
+ * second has all rows though its range is short, and the others have the rest. */
+int support_deal_ranges(const char *dir, uint32_t file_count, uint64_t block_rows);
+
 #endif

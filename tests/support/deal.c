@@ -35,19 +35,16 @@ static int write_part(const char *dir, const struct rung__manifest *m, uint32_t 
                       const unsigned char *rows)
 {
 	const struct rung__manifest_file *file = &m->files[f];
-	const struct rung__layout layout = { .file_count = m->feature_file_count,
-		                             .block_rows = m->block_rows };
+	const struct rung__layout layout = rung__manifest_features_layout(m);
 	uint64_t row_bytes = m->features.row_bytes, bytes = file->bytes - RUNG__NPY_DATA_OFFSET,
 		 done = 0;
 	unsigned char *part = malloc(bytes);
 	char link[PATH_BYTES + 256], folder[PATH_BYTES], path[PATH_BYTES + 256];
 	int rc;
 
-	for (uint64_t rank = 0; rank < m->vertex_count; rank++) {
-		if (rung__row_file(&layout, rank) == f) {
-			memcpy(part + done, rows + rank * row_bytes, row_bytes);
-			done += row_bytes;
-		}
+	for (uint64_t row = 0; row < file->array.dims[0]; row++) {
+		memcpy(part + done, rows + rung__file_rank(&layout, f, row) * row_bytes, row_bytes);
+		done += row_bytes;
 	}
 	snprintf(folder, sizeof(folder), "%s.%u", dir, f);
 	snprintf(path, sizeof(path), "%s/%s", folder, file->name);
@@ -93,7 +90,8 @@ static int write_sums(const char *dir, struct rung__manifest *m)
 	return rc < 0 ? RUNG_E_IO : 0;
 }
 
-int support_deal(const char *dir, uint32_t file_count, uint64_t block_rows)
+static int deal(const char *dir, uint32_t file_count, const struct rung__range *ranges,
+                uint32_t range_count)
 {
 	int dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	struct rung__manifest *m = NULL;
@@ -109,7 +107,8 @@ int support_deal(const char *dir, uint32_t file_count, uint64_t block_rows)
 	snprintf(path, sizeof(path), "%s/" RUNG__FEATURES, dir);
 	rows = support_read_file(path, &bytes);
 	m->feature_file_count = file_count;
-	m->block_rows = block_rows;
+	m->range_count = range_count;
+	memcpy(m->ranges, ranges, range_count * sizeof(*ranges));
 	rc = rows && unlink(path) == 0 ? rung__manifest_lay_out(m) : RUNG_E_IO;
 	for (uint32_t f = 0; f < file_count && rc == 0; f++)
 		rc = write_part(dir, m, f, rows + RUNG__NPY_DATA_OFFSET);
@@ -118,4 +117,36 @@ int support_deal(const char *dir, uint32_t file_count, uint64_t block_rows)
 	free(rows);
 	rung__manifest_destroy(m);
 	return rc;
+}
+
+/* The number of rows of a dataset, whose features are in one file. @return 0: it cannot be read */
+static uint64_t rows_of(const char *dir)
+{
+	struct rung_dataset *ds;
+	uint64_t rows;
+
+	if (rung_dataset_open(dir, &ds) < 0)
+		return 0;
+	rows = rung_dataset_info(ds)->vertex_count;
+	rung_dataset_close(ds);
+	return rows;
+}
+
+int support_deal(const char *dir, uint32_t file_count, uint64_t block_rows)
+{
+	const struct rung__range range = rung__range_of_all(rows_of(dir), file_count, block_rows);
+
+	return deal(dir, file_count, &range, 1);
+}
+
+int support_deal_ranges(const char *dir, uint32_t file_count, uint64_t block_rows)
+{
+	const uint64_t rows = rows_of(dir), first = rows / 3, second = rows / 2;
+	const struct rung__range ranges[] = {
+		{ first, 0, first, 0, 1, 0 },
+		{ second, 0, rows, 1, 1, 0 },
+		{ rows, second, rows, 2, file_count - 2, block_rows },
+	};
+
+	return deal(dir, file_count, ranges, 3);
 }

@@ -161,6 +161,22 @@ struct tool_size tool_arg_size(const struct argp_state *state, const char *optio
 	return size;
 }
 
+double tool_arg_share(const struct argp_state *state, const char *option, const char *arg)
+{
+	struct decimal number;
+	double share = 0;
+
+	if (parse_decimal(arg, &number) && (!*number.unit || strcmp(number.unit, "%") == 0))
+		share = strtod(arg, NULL) / (*number.unit ? 100 : 1);
+	if (!(share > 0 && share <= 1))
+		argp_error(
+			state,
+			"%s: '%s' is not a share; give one above 0 and at most 1, such as 0.4 or "
+			"40%%",
+			option, arg);
+	return share;
+}
+
 uint64_t tool_size_bytes(const struct tool_size *size, uint64_t whole)
 {
 	uint64_t bytes = size->bytes;

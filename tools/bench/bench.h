@@ -117,11 +117,11 @@ void bench_ids_free(struct bench_ids *ids);
 struct bench_truth {
 	int fds[RUNG_FEATURE_FILES_MAX]; /* [file_count] */
 	uint32_t file_count;
-	const char *dir;      /* of the dataset, which must outlive this struct */
-	uint64_t block_rows;  /* rows of a block; blocks are dealt to the files round robin */
-	uint64_t data_offset; /* position of the first row in each file */
-	uint64_t row_stride;  /* bytes from one row to the next */
-	uint64_t row_bytes;   /* of a stored row */
+	const char *dir; /* of the dataset, which must outlive this struct */
+	const struct rung_feature_range *ranges; /* of the dataset */
+	uint64_t data_offset;                    /* position of the first row in each file */
+	uint64_t row_stride;                     /* bytes from one row to the next */
+	uint64_t row_bytes;                      /* of a stored row */
 	/* of the dataset: how the rows are stored, and the type in which they are gathered */
 	const struct rung_quantization *quant;
 	enum rung_dtype dtype;

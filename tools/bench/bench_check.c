@@ -73,7 +73,7 @@ int bench_truth_open(const char *name, const struct rung_dataset *ds, enum rung_
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
 	struct bench_truth truth = { .dir = rung_dataset_dir(ds),
-		                     .block_rows = info->block_rows,
+		                     .ranges = info->feature_ranges,
 		                     .row_stride = info->row_stride,
 		                     .row_bytes = info->stored_row_bytes,
 		                     .quant = &info->quantization,
@@ -113,14 +113,18 @@ static int read_row(const struct bench_truth *truth, uint64_t id, void *row)
 	uint64_t place = truth->rank_of_vertex   ? truth->rank_of_vertex[id]
 	                 : truth->vertex_of_rank ? truth->vertex_of_rank[id]
 	                                         : id;
-	uint64_t block = place / truth->block_rows; /* dealt round robin over the files */
-	uint64_t row_idx =
-		block / truth->file_count * truth->block_rows + place % truth->block_rows;
-	uint64_t done = 0;
+	const struct rung_feature_range *range = truth->ranges;
+	uint64_t done = 0, block, row_idx;
+	int fd;
 
+	while (place >= range->end) /* every row is in one of the ranges */
+		range++;
+	place -= range->stored_first;
+	block = place / range->block_rows; /* dealt round robin over the files of the range */
+	row_idx = block / range->file_count * range->block_rows + place % range->block_rows;
+	fd = truth->fds[range->file_first + block % range->file_count];
 	while (done < truth->row_bytes) {
-		ssize_t n = pread(truth->fds[block % truth->file_count], (char *)row + done,
-		                  truth->row_bytes - done,
+		ssize_t n = pread(fd, (char *)row + done, truth->row_bytes - done,
 		                  (off_t)(truth->data_offset + row_idx * truth->row_stride + done));
 		if (n < 0 && errno == EINTR)
 			continue;

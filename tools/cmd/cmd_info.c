@@ -97,6 +97,27 @@ static json_t *quantized_json(const struct rung_dataset_info *info)
 	return quantized;
 }
 
+/* [] for rows in place. */
+static json_t *ranges_json(const struct rung_dataset_info *info)
+{
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < info->feature_range_count && !info->features_path; i++) {
+		const struct rung_feature_range *range = &info->feature_ranges[i];
+		json_t *object = json_object();
+
+		tool_json_set(object, "begin", tool_json_u64(range->begin));
+		tool_json_set(object, "end", tool_json_u64(range->end));
+		tool_json_set(object, "stored_first", tool_json_u64(range->stored_first));
+		tool_json_set(object, "files", tool_json_u64(range->file_count));
+		tool_json_set(object, "block_rows",
+		              range->file_count > 1 ? tool_json_u64(range->block_rows)
+		                                    : json_null());
+		tool_json_append(list, object);
+	}
+	return list;
+}
+
 /*
  * One object with every field of the manifest. The library stores 0 or NULL where a field does not
  * apply (no iterations, no damping, nothing sampled, one features file); JSON has null there, so
@@ -118,8 +139,7 @@ static json_t *info_json(const struct rung_dataset *ds)
 	tool_json_set(root, "row_stride", tool_json_u64(info->row_stride));
 	tool_json_set(root, "feature_bytes", tool_json_u64(info->feature_bytes));
 	tool_json_set(root, "feature_files", tool_json_u64(info->feature_file_count));
-	tool_json_set(root, "block_rows",
-	              info->feature_file_count > 1 ? tool_json_u64(info->block_rows) : json_null());
+	tool_json_set(root, "ranges", ranges_json(info));
 	tool_json_set(root, "in_place", tool_json_text(info->features_path));
 	tool_json_set(root, "score", tool_json_text(info->score_method));
 	tool_json_set(root, "iterations",
@@ -158,6 +178,24 @@ static void print_array(const struct rung_array_info *array)
 	printf("]");
 }
 
+/* The division of the rows over files, if there are several. */
+static void print_ranges(const struct rung_dataset_info *info)
+{
+	for (uint32_t i = 0; i < info->feature_range_count && info->feature_file_count > 1; i++) {
+		const struct rung_feature_range *range = &info->feature_ranges[i];
+
+		printf("          ");
+		if (info->feature_range_count > 1)
+			printf("ranks %llu to %llu ", (unsigned long long)range->begin,
+			       (unsigned long long)range->end - 1);
+		if (range->file_count > 1)
+			printf("in %u files, striped in blocks of %llu rows\n", range->file_count,
+			       (unsigned long long)range->block_rows);
+		else
+			printf("in features.%03u.npy\n", range->file_first);
+	}
+}
+
 /*
  * The same for people: one line per subject, in columns of 10 characters, then the files. Fields
  * that do not apply are left out instead of printed as null.
@@ -180,9 +218,7 @@ static void print_info(const struct rung_dataset *ds)
 		       tool_quant_formats[info->quantization.format],
 		       tool_quant_scales[info->quantization.scales],
 		       (unsigned long long)info->stored_row_bytes);
-	if (info->feature_file_count > 1)
-		printf("          in %u files, striped in blocks of %llu rows\n",
-		       info->feature_file_count, (unsigned long long)info->block_rows);
+	print_ranges(info);
 	if (info->features_path)
 		printf("          in place, in %s\n", info->features_path);
 	printf("order     %s", info->score_method);

@@ -24,6 +24,7 @@ struct stage_args {
 	struct rung_stage_array *arrays; /* [array_count], owned in the same way */
 	size_t array_count;
 	const char *stripes[RUNG_FEATURE_FILES_MAX]; /* [opts.stripe_count] */
+	double stripe_shares[RUNG_FEATURE_FILES_MAX];
 	struct tool_graph_args graph;
 	struct tool_score_args score;
 	struct tool_preset_args preset;
@@ -106,7 +107,23 @@ static void add_stripe(const struct argp_state *state, void *ctx, const char *ar
 	if (args->opts.stripe_count == RUNG_FEATURE_FILES_MAX)
 		argp_error(state, "--stripe: too many folders; give at most %d",
 		           RUNG_FEATURE_FILES_MAX);
+	args->stripe_shares[args->opts.stripe_count] = 1;
 	args->stripes[args->opts.stripe_count++] = arg;
+}
+
+/* End a range: it has the folders since the last one. */
+static void end_range(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct stage_args *args = ctx;
+	const double share = tool_arg_share(state, "--until", arg);
+	size_t folder = args->opts.stripe_count;
+
+	if (folder == 0 || args->stripe_shares[folder - 1] < 1)
+		argp_error(state,
+		           "--until: gives the share of the folders before it; give --stripe "
+		           "first");
+	while (folder > 0 && args->stripe_shares[folder - 1] >= 1)
+		args->stripe_shares[--folder] = share;
 }
 
 /* The command has no operand; a forgotten --out is the usual reason for one. */
@@ -192,6 +209,10 @@ static const struct tool_option options[] = {
 	  TOOL_SET(set_score), TOOL_KNOWN(TOOL_SCORES) },
 	{ "stripe", "DIR", 3, "Stripe the rows over folders on several devices (repeatable)",
 	  TOOL_SET(add_stripe) },
+	{ "until", "SHARE", 3,
+	  "The folders of --stripe before it have the hottest rows up to SHARE, such as 40%; those "
+	  "after it the others (repeatable)",
+	  TOOL_SET(end_range) },
 	{ "pad", "NAME", 3,
 	  "Pad rows: none (default); sector: to a multiple of 512 bytes; auto: so that no row of "
 	  "up to 4 KiB crosses a 4 KiB block, if that saves more reads than it adds bytes",
@@ -316,6 +337,7 @@ int cmd_stage(int argc, char **argv)
 	args.opts.arrays = args.arrays;
 	args.opts.array_count = args.array_count;
 	args.opts.stripe_dirs = args.stripes;
+	args.opts.stripe_shares = args.stripe_shares;
 	args.opts.fanouts = args.score.fanouts.hops;
 	args.opts.fanout_count = args.score.fanouts.count;
 	args.opts.batch_size = args.score.opts.batch_size;

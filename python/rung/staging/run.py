@@ -7,7 +7,7 @@ import fcntl
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from ctypes import POINTER, byref, c_int
+from ctypes import POINTER, byref, c_double, c_int
 from dataclasses import dataclass, field
 from math import nan
 from types import SimpleNamespace
@@ -164,6 +164,23 @@ def _quantization(given: Any) -> tuple[int, int]:
     return QUANT_FORMATS.index(form), QUANT_SCALES.index(scales or "row")
 
 
+def _stripes(given: Any) -> tuple[list[bytes], list[float]]:
+    """Return the folders of `stripe`, and for each the share with which its range of rows ends."""
+    if isinstance(given, str | bytes | os.PathLike):
+        given = [given]
+    if not isinstance(given, (list, tuple, dict)):
+        raise InvalidError(f"stripe: has type {type(given).__name__}; use a list of folders, or a "
+                           "dict from shares to lists of folders")
+    folders, shares = [], []
+    for share, names in given.items() if isinstance(given, dict) else [(1, given)]:
+        if not isinstance(share, int | float):
+            raise InvalidError(f"stripe: {share!r} is not a share; use a number such as 0.4")
+        for name in [names] if isinstance(names, str | bytes | os.PathLike) else names:
+            folders.append(string(name, "stripe"))
+            shares.append(float(share))
+    return folders, shares
+
+
 def _set_work(opts: Any, given: SimpleNamespace) -> None:
     opts.threads = whole_number(given.threads, "threads", 4096)
     opts.memory_bytes = size_bytes(given.memory, name="memory")
@@ -173,14 +190,9 @@ def _set_work(opts: Any, given: SimpleNamespace) -> None:
     opts.pad = choice(given.pad, STAGE_PADS, "pad")
     if given.quantize is not None:
         opts.quantize, opts.quant_scales = _quantization(given.quantize)
-    given_folders = given.stripe
-    if isinstance(given_folders, str | bytes | os.PathLike):
-        given_folders = [given_folders]
-    if not isinstance(given_folders, (list, tuple)):
-        raise InvalidError(f"stripe: has type {type(given_folders).__name__}; use a list of "
-                           "folders")
-    folders = [string(folder, "stripe") for folder in given_folders]
+    folders, shares = _stripes(given.stripe)
     opts.stripe_dirs, opts.stripe_count = texts(folders)
+    opts.stripe_shares = (c_double * len(shares))(*shares)
 
 
 def _set_described(opts: Any, described: Any, given: SimpleNamespace) -> None:
@@ -291,8 +303,8 @@ def stage(out: Path, *, features: Source | None = None,
           score_source: Source | None = None, fanouts: Sequence[int] = (), batch_size: int = 0,
           draws: str | None = None, seed: int = 0, memory: Size = 0, threads: int = 0,
           force: bool = False, resume: bool = False, dry_run: bool = False, in_place: bool = False,
-          row_order: str = "auto", pad: str = "none", stripe: Sequence[Path] = (),
-          quantize: str | None = None,
+          row_order: str = "auto", pad: str = "none",
+          stripe: Sequence[Path] | Mapping[float, Sequence[Path]] = (), quantize: str | None = None,
           progress: bool | ProgressFunction | None = None) -> StageResult:
     """Stage a data set: score the vertices, rank their rows, relabel the graph, write a folder.
 
@@ -328,7 +340,8 @@ def stage(out: Path, *, features: Source | None = None,
             it is checked and nothing is written
         dry_run: check inputs and free space and return an estimate, but write nothing
         in_place: leave the features in their file, which must not change while `out` is used
-        row_order, pad, stripe: see rung-stage(1)
+        row_order, pad: see rung-stage(1)
+        stripe: folders for the rows; `{0.4: ["/nvme0", "/nvme1"], 1: ["/san"]}` divides the ranks
         quantize: store the features, which must be floating-point and finite, with 8 or 4 bits per
             value: "int8", "int4" or "fp8", with one scale per row, or per column: "int8:column"
         progress: True (tqdm), or a function of (step, done, total), whose exception cancels staging

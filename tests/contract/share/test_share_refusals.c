@@ -276,7 +276,7 @@ Test(refusals, invalid_numbers)
 	WRONG(shape.vertex_count, 0, "layout");
 	WRONG(shape.vertex_count, UINT64_MAX, "layout");
 	WRONG(shape.vertex_count, shape->vertex_count + 1, "layout");
-	WRONG(shape.vertex_count, shape->vertex_count - 1, "tiers");
+	WRONG(shape.vertex_count, shape->vertex_count - 1, "layout");
 	WRONG(shape.layout.row_stride, UINT64_MAX / 2, "layout");
 	WRONG(shape.layout.row_stride, shape->layout.row_stride - 1, "layout");
 	WRONG(shape.layout.row_bytes, 0, "layout");
@@ -332,7 +332,7 @@ static void refuses_files(uint64_t count, uint64_t block_rows, uint64_t row_stri
 	struct rung__layout *layout = &message.offer.shape.layout;
 
 	layout->file_count = count;
-	layout->block_rows = block_rows;
+	layout->ranges[0] = rung__range_of_all(good.offer.shape.vertex_count, count, block_rows);
 	layout->row_stride = row_stride;
 	for (uint64_t f = 0; f < count; f++) {
 		if (f > 0)

@@ -197,7 +197,10 @@ void fixture_open_files(struct store_fixture *f, uint32_t file_count, uint64_t v
 	snprintf(f->dir, sizeof(f->dir), "%s/ds", f->parent);
 	need(support_dataset(f->parent, vertices, vertices * 4, row_bytes, FIXTURE_SEED),
 	     "staging");
-	if (file_count > 1)
+	if (file_count > 2 && getenv("RUNG_TEST_RANGES"))
+		need(support_deal_ranges(f->dir, file_count, vertices / 100 + 1),
+		     "dealing ranges over files");
+	else if (file_count > 1)
 		need(support_deal(f->dir, file_count, vertices / 100 + 1),
 		     "dealing rows over files");
 	need(rung_dataset_open(f->dir, &f->ds), "opening the dataset");

@@ -125,7 +125,8 @@ Test(forecast, the_busiest_of_several_files_counts, .init = setup)
 	const uint64_t ranks[] = { 150, 250, 350, 550 }, starts[] = { 0, 4 };
 
 	plan.file_count = 2;
-	plan.block_rows = 100;
+	plan.layout.file_count = 2;
+	plan.layout.ranges[0] = rung__range_of_all(VERTICES, 2, 100);
 	plan.slots.slot_count = 8;
 	/* three of them are in the second file */
 	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 3e-6, 1e-12);
@@ -168,7 +169,8 @@ Test(forecast, each_file_uses_the_reads_of_its_drive, .init = setup)
 	struct rung_forecast out;
 
 	plan.file_count = 2;
-	plan.block_rows = 100;
+	plan.layout.file_count = 2;
+	plan.layout.ranges[0] = rung__range_of_all(VERTICES, 2, 100);
 	plan.slots.slot_count = 8;
 	profile.drive_count = 2;
 	strcpy(profile.drives[1].name, "b");

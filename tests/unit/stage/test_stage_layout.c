@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Rows with padding, and rows dealt over several folders. */
 #include <fcntl.h>
+#include <math.h>
 
 #include "base/base.h"
 #include "stage_fixture.h"
@@ -10,8 +11,8 @@
 
 TestSuite(stage_layout, .init = setup, .fini = teardown, .timeout = 300);
 
-static char stripes[3][320];
-static const char *stripe_dirs[] = { stripes[0], stripes[1], stripes[2] };
+static char stripes[4][320];
+static const char *stripe_dirs[] = { stripes[0], stripes[1], stripes[2], stripes[3] };
 
 static void make_stripes(size_t count)
 {
@@ -63,9 +64,9 @@ static void rows_are_right(uint64_t row_bytes)
 {
 	struct rung_dataset *ds;
 	const struct rung_dataset_info *info;
-	unsigned char *files[3] = { NULL }, *row = malloc(row_bytes);
+	unsigned char *files[4] = { NULL }, *row = malloc(row_bytes);
 	uint64_t count, *vertex;
-	size_t bytes[3];
+	size_t bytes[4];
 	char path[400];
 
 	cr_assert_eq(rung_dataset_open(out, &ds), 0, "%s", rung_last_error());
@@ -77,10 +78,17 @@ static void rows_are_right(uint64_t row_bytes)
 	}
 	cr_assert_eq(rung_dataset_load_ids(ds, "vertex_of_rank", &count, &vertex), 0);
 	for (uint64_t r = 0; r < count; r++) {
-		const uint64_t block = r / info->block_rows, f = block % info->feature_file_count;
-		const uint64_t at = 4096 + (block / info->feature_file_count * info->block_rows +
-		                            r % info->block_rows) *
-		                                   info->row_stride;
+		const struct rung_feature_range *range = info->feature_ranges;
+		uint64_t at, block, f;
+
+		while (r >= range->end)
+			range++;
+		at = r - range->stored_first;
+		block = at / range->block_rows;
+		f = range->file_first + block % range->file_count;
+		at = 4096 +
+		     (block / range->file_count * range->block_rows + at % range->block_rows) *
+		             info->row_stride;
 
 		support_row(vertex[r], row_bytes, row);
 		cr_assert_leq(at + info->row_stride, bytes[f]);
@@ -142,6 +150,40 @@ Test(stage_layout, dealt_rows_are_in_their_folders)
 	stage_each_plan(300, 77, 80);
 	cr_assert_eq(files_in(stripes[0]), 1);
 	cr_assert_eq(files_in(stripes[1]), 0);
+}
+
+Test(stage_layout, ranges_are_in_their_folders)
+{
+	static const double shares[] = { 0.1, 0.6, 0.6, 1 }, near[] = { 0.001, 0.5, 0.999, 1 };
+
+	make_stripes(4);
+	opts.stripe_shares = shares;
+	stage_each_plan(5000, 1433, 1111); /* buckets that begin in the range before theirs */
+	stage_each_plan(5000, 64, 5000);
+	stage_each_plan(5000, 64, 333);
+	for (int i = 0; i < 4; i++)
+		cr_assert_eq(files_in(stripes[i]), 1, "replaced files must be removed");
+	opts.stripe_shares = near;
+	opts.pad = RUNG_STAGE_PAD_AUTO;
+	stage_each_plan(3000, 2000, 800);
+	opts.stripe_count = 0; /* then the shares are not read */
+	stage_each_plan(300, 77, 80);
+}
+
+Test(stage_layout, invalid_shares_are_rejected)
+{
+	static const double invalid[][2] = { { 0, 1 },   { -0.5, 1 }, { 0.5, 0.4 }, { 0.5, 0.9 },
+		                             { 1.5, 1 }, { 1, 1.5 },  { NAN, 1 },   { 1, NAN } };
+	static const double small[] = { 0.001, 1 };
+
+	make_stripes(2);
+	cr_assert_eq(support_sources(dir, 300, 900, 8, 4), 0);
+	for (size_t i = 0; i < sizeof(invalid) / sizeof(*invalid); i++) {
+		opts.stripe_shares = invalid[i];
+		fails(RUNG_E_INVAL, "ascend to 1");
+	}
+	opts.stripe_shares = small;
+	fails(RUNG_E_INVAL, "0 rows, up to 0.1 % of all");
 }
 
 Test(stage_layout, invalid_folders_are_rejected)

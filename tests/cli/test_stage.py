@@ -41,6 +41,16 @@ class Stage(CliTest):
             self.assertIn("more temporarily", text)
         self.assertFalse(os.path.exists(out) or os.path.exists(out + ".partial"))
 
+    def test_invalid_shares_are_reported(self):
+        for options, words in ((["--until", "0.4"], "give --stripe first"),
+                               (["--stripe", "x", "--until", "40"], "not a share"),
+                               (["--stripe", "x", "--until", "0%"], "not a share"),
+                               (["--stripe", "x", "--until", "0.5", "--until", "0.6"],
+                                "give --stripe first"),
+                               (["--stripe", "x", "--until", "0.5"], "ascend to 1")):
+            self.fails("stage", *self.graph.options(), "--out", self.path("no"), *options,
+                       code=2, says=[words])
+
     def test_too_little_memory_is_reported(self):
         self.fails("stage", *self.options, "--out", self.path("out"), "--memory", "1MiB", code=2,
                    says=["at least", "--memory"])

@@ -97,12 +97,20 @@ class Train(StructureTest):
                       "--batch", 64, "--score", "degree", "--in-place", "--quiet")
         striped = self.path("striped")
         folders = [self.path("stripe-%d" % i) for i in range(2)]
+        folders.append(self.path("the-rest"))
         for folder in folders:
             os.mkdir(folder)
         self.run_rung("stage", *self.graph.options(), "--out", striped, "--fanout", "5,5",
                       "--batch", 64, "--score", "degree", "--stripe", folders[0], "--stripe",
                       folders[1], "--quiet")
-        for staged in (in_place, striped):
+        ranges = self.path("ranges")
+        self.run_rung("stage", *self.graph.options(), "--out", ranges, "--fanout", "5,5",
+                      "--batch", 64, "--score", "degree", "--stripe", folders[0], "--stripe",
+                      folders[1], "--until", "0.5", "--stripe", folders[2], "--quiet")
+        self.assertEqual([entry["files"] for entry in self.json_of("info", ranges)["ranges"]],
+                         [2, 1])
+        self.json_of("bench", ranges, "--ids", "uniform", "--check", "--host", "256KiB")
+        for staged in (in_place, striped, ranges):
             result = self.train("--host", "320KiB", "--structure", SMALL, staged=staged)
             self.assertEqual(learned(result), expected, staged)
             self.assertGreater(result["structure"]["device_reads"], 0)

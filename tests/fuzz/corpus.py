@@ -357,6 +357,20 @@ def two_file_seeds():
         file["first_block"] = i
     root["checksums"]["bytes"] += 8
     seed("manifest", "ok-two-files", manifest_text(root))
+    # the same files as two ranges
+    del root["features"]["block_rows"]
+    root["version"] = 3
+    good = [{"end": 3, "files": 1}, {"end": 5, "files": 1}]
+    root["features"]["ranges"] = good
+    seed("manifest", "ok-ranges", manifest_text(root))
+    seed("manifest", "bad-ranges-version", manifest_text(dict(root, version=1)))
+    last = [{"end": 4}, {"end": 3}, {"end": 6}, {"files": 0}, {"files": 2, "block_rows": 1},
+            {"files": 1 << 62}, {"stored": [4, 5]}, {"stored": [3, 4]}, {"stored": [2, 5]},
+            {"stored": [-1, 5]}, {"stored": "x"}, {"stored": [3]}, {"end": "5"}]
+    wrong = [[good[0], dict(good[1], **change)] for change in last]
+    for name, ranges in enumerate([[], good[:1], "x", [3, 5], good * 9] + wrong):
+        root["features"]["ranges"] = ranges
+        seed("manifest", "bad-ranges-%d" % name, manifest_text(root))
 
 
 def wrong_type_seeds():

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -217,6 +218,26 @@ void tool_interrupt_hint(const char *path, const char *text)
 {
 	atomic_store(&hint_path, path);
 	atomic_store(&hint_text, text);
+}
+
+/* Both texts are never freed, because the handler reads them. Without memory for them no hint is
+ * printed. */
+void tool_interrupt_resumable(const char *name, const char *out_dir, const char *again)
+{
+	int length = (int)strlen(out_dir);
+	char *journal, *hint;
+
+	/* "out/" is written in "out.partial", as in the library */
+	while (length > 1 && out_dir[length - 1] == '/')
+		length--;
+	if (asprintf(&journal, "%.*s.partial/journal", length, out_dir) < 0)
+		journal = NULL;
+	if (asprintf(&hint,
+	             "%s: finished work is in %.*s.partial; to continue, run the same command%s\n",
+	             name, length, out_dir, again) < 0)
+		hint = NULL;
+	tool_interrupt_hint(journal, hint);
+	tool_interrupt_grace(TOOL_GRACE_MS);
 }
 
 int tool_interrupt_bar(int drawn)

@@ -11,7 +11,7 @@
  * tool_progress_update() request cancellation, and main() ends the process when the command has
  * returned. A second signal, or the end of the grace period, ends the process at once.
  *
- * `stage`, `verify --repair`, the timed part of `bench`, and `generate` while its temporary folder
+ * `stage`, `fetch`, `verify --repair`, the timed part of `bench`, and `generate` while its folder
  * exists request a grace period. Ending any command at once is safe: staging may be killed at any
  * moment, temporary files of other commands have no name where the file system permits, and the
  * rest is removed here or named by tool_interrupt_hint(). `rung bench` reports from a snapshot;
@@ -50,6 +50,14 @@ void tool_interrupt_forget(const char *path);
 /** Print `text` if a signal ends the process while the file `path` exists. Both strings must stay
  * valid. */
 void tool_interrupt_hint(const char *path, const char *text);
+
+/**
+ * Make signals cancel the writing of a folder instead of ending the process at once, and print how
+ * to continue. The hint is printed only if OUT.partial has a journal by then: before that the
+ * library removes the folder.
+ * @param again  what the same command needs to continue, such as " with --resume", or ""
+ */
+void tool_interrupt_resumable(const char *name, const char *out_dir, const char *again);
 
 /** Record whether the terminal's line shows a bar, which the handler would have to clear.
  * @return whether it did before */

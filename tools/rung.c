@@ -39,6 +39,8 @@ static const struct subcommand subcommands[] = {
 	  "compute how often each row will be requested, and write a file" },
 	{ "verify", "rung verify", cmd_verify,
 	  "re-read a staged dataset and compare its checksums" },
+	{ "fetch", "rung fetch", cmd_fetch,
+	  "copy a staged dataset, or its hottest rows, from another machine" },
 	{ "info", "rung info", cmd_info, "print the contents of a staged dataset" },
 	{ "plan", "rung plan", cmd_plan,
 	  "compare memory budgets, and predict the hits and the time of an epoch" },

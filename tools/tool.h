@@ -32,6 +32,7 @@ int cmd_generate(int argc, char **argv);
 int cmd_stage(int argc, char **argv);
 int cmd_score(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
+int cmd_fetch(int argc, char **argv);
 int cmd_info(int argc, char **argv);
 int cmd_plan(int argc, char **argv);
 int cmd_trace(int argc, char **argv);

@@ -223,6 +223,58 @@ struct rung_bad_block {
 	uint64_t offset; /**< bytes from the start of the file */
 };
 
+/** Options of rung_fetch(). */
+struct rung_fetch_opts {
+	size_t size; /**< sizeof the struct, set by the initialiser */
+	/**
+	 * the dataset to copy: a folder; HOST:PATH or rsync://HOST/MODULE/PATH, through rsync; an
+	 * http:// or https:// URL of the folder, through curl; s3://BUCKET/PREFIX, through s5cmd
+	 * and curl
+	 */
+	const char *source;
+	const char *out_dir; /**< the copy; the work is in OUT.partial until it is complete */
+	/** share of the rows to copy, the hottest first; 0: 1. The copy refers to the other rows by
+	 * links. With rows dealt over several files, up to a block per file more */
+	double share;
+	/** with a share below 1, a folder with the source's files, such as a mount of it; NULL:
+	 * source, which must then be a folder */
+	const char *rest;
+	uint32_t threads;          /**< transfers at the same time; 0: 8. rsync: one */
+	rung_progress_fn progress; /**< may be NULL */
+	void *progress_ctx;
+};
+
+/** Initialiser: all defaults. In C++: rung_fetch_opts_init(). */
+#define RUNG_FETCH_OPTS_INIT RUNG_INIT(struct rung_fetch_opts)
+RUNG_INIT_FUNCTION(rung_fetch_opts, {})
+
+/** What rung_fetch() has done. */
+struct rung_fetch_report {
+	uint64_t vertex_count;
+	uint64_t row_count;  /**< rows that were copied: those of the ranks below it */
+	uint64_t bytes;      /**< of the copied files */
+	uint64_t bytes_kept; /**< part of `bytes` that an earlier run had copied */
+	uint64_t bytes_left; /**< of the files to which the copy refers */
+	double seconds;
+};
+
+/**
+ * Copy a staged dataset, or its hottest rows, from another machine. Every block is compared with
+ * its checksum before it is written. A run that was stopped at any moment is continued by the same
+ * call, which reads again what is there and transfers the rest. If out_dir is already this copy,
+ * nothing is done. A whole copy has the same bytes in all files, manifest included.
+ *
+ * Threads: any; each call starts opts.threads threads and as many programs. `progress` is called
+ * from the calling thread, with the step "fetch" and bytes.
+ *
+ * @param report_out  may be NULL
+ * @return 0; RUNG_E_INVAL; RUNG_E_NOENT, RUNG_E_IO with the message of the program that
+ *         transfers; RUNG_E_FORMAT (not a dataset); RUNG_E_CORRUPT naming the bytes that do not
+ *         match; RUNG_E_EXIST, RUNG_E_BUSY, RUNG_E_NOSPC for the output; RUNG_E_CANCELED;
+ *         RUNG_E_NOMEM
+ */
+RUNG_API int rung_fetch(const struct rung_fetch_opts *opts, struct rung_fetch_report *report_out);
+
 /** Options of rung_dataset_verify(). */
 struct rung_verify_opts {
 	size_t size; /**< sizeof the struct, set by the initialiser */

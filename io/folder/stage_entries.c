@@ -97,6 +97,21 @@ static int for_entries(int fd, const char *path,
 	return rc;
 }
 
+/* Whether a link leads to the features of another dataset, to which rung fetch refers. Such a file
+ * is not removed with the link. */
+static bool refers(int fd, const char *name)
+{
+	char target[PATH_MAX];
+	const ssize_t bytes = readlinkat(fd, name, target, sizeof(target) - 1);
+	const char *last;
+
+	if (bytes <= 0)
+		return false;
+	target[bytes] = '\0';
+	last = strrchr(target, '/');
+	return target[0] == '/' && last && is_features(last + 1);
+}
+
 static int check_entry(int fd, const char *path, const char *name, void *ctx)
 {
 	char target[PATH_MAX];
@@ -104,8 +119,8 @@ static int check_entry(int fd, const char *path, const char *name, void *ctx)
 
 	(void)ctx;
 	if (is_ours(name) && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    (S_ISREG(st.st_mode) ||
-	     (S_ISLNK(st.st_mode) && is_features(name) && rung__stripe_link_ok(fd, name, target))))
+	    (S_ISREG(st.st_mode) || (S_ISLNK(st.st_mode) && is_features(name) &&
+	                             (rung__stripe_link_ok(fd, name, target) || refers(fd, name)))))
 		return 0;
 	return rung__fail(RUNG_E_EXIST,
 	                  "%s: contains '%s', which rung did not write; move it away or choose "

@@ -8,8 +8,8 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from clitest import RUNG, TESTS, CliTest, Graph, main, read_npy
 
-COMMANDS = ["generate", "stage", "score", "verify", "info", "plan", "trace", "numa", "bench",
-            "doctor", "top"]
+COMMANDS = ["generate", "stage", "score", "verify", "fetch", "info", "plan", "trace", "numa",
+            "bench", "doctor", "top"]
 
 
 class Help(CliTest):
@@ -91,7 +91,7 @@ class Help(CliTest):
             text = self.run_rung(name, "--help").stdout
             headings = re.findall(r"^ (\S.*:)$", text, re.MULTILINE)
             self.assertEqual(headings[-1], "General:")
-            if name not in ("info", "doctor", "top"):
+            if name not in ("fetch", "info", "doctor", "top"):
                 self.assertGreater(len(headings), 2, name)
                 self.assertNotRegex(text, r"\n\n {2,6}-", "options without a heading: " + name)
 

@@ -31,6 +31,7 @@ class Results(CliTest):
             "score --memory": shape_of(self.json_of("score", "--graph", self.graph.graph,
                                                     "--score", "degree", "--out",
                                                     self.path("score.npy"), "--memory", "256MiB")),
+            "fetch": shape_of(self.json_of("fetch", self.staged, self.path("copy"))),
             "verify": shape_of(self.json_of("verify", self.staged)),
             "verify --source": shape_of(self.json_of("verify", self.staged, "--source",
                                                      self.graph.features)),

@@ -173,9 +173,9 @@ struct tool_command {
 };
 
 extern const struct tool_command tool_generate_command, tool_stage_command, tool_score_command,
-	tool_verify_command, tool_info_command, tool_plan_command, tool_trace_command,
-	tool_numa_command, tool_bench_command, tool_doctor_command, tool_top_command,
-	tool_train_command; /**< the last only where RUNG_HAVE_BLAS */
+	tool_verify_command, tool_fetch_command, tool_info_command, tool_plan_command,
+	tool_trace_command, tool_numa_command, tool_bench_command, tool_doctor_command,
+	tool_top_command, tool_train_command; /**< the last only where RUNG_HAVE_BLAS */
 
 /** The short form of an option, such as 'o' of --out, the same in all subcommands; 0: none. */
 char tool_option_letter(const char *name);

@@ -288,31 +288,6 @@ static void free_args(struct stage_args *args)
 	tool_preset_free(&args->preset);
 }
 
-/*
- * Make signals cancel staging instead of ending the process at once, and print how to continue.
- * The hint is printed only if the journal exists by then: it is created when the ranks are known,
- * and before that the library removes the folder. Both texts must outlive this call, because the
- * handler reads them; they are never freed. Without memory for them no hint is printed.
- */
-static void prepare_interruption(const char *name, const char *out_dir)
-{
-	int length = (int)strlen(out_dir);
-	char *journal, *hint;
-
-	/* "out/" is staged in "out.partial", as in the library */
-	while (length > 1 && out_dir[length - 1] == '/')
-		length--;
-	if (asprintf(&journal, "%.*s.partial/journal", length, out_dir) < 0)
-		journal = NULL;
-	if (asprintf(&hint,
-	             "%s: finished work is in %.*s.partial; to continue, "
-	             "run the same command with --resume\n",
-	             name, length, out_dir) < 0)
-		hint = NULL;
-	tool_interrupt_hint(journal, hint);
-	tool_interrupt_grace(TOOL_GRACE_MS);
-}
-
 int cmd_stage(int argc, char **argv)
 {
 	struct stage_args args = {
@@ -349,7 +324,7 @@ int cmd_stage(int argc, char **argv)
 	if (rc == 0 && args.preset.preset && !args.score.draws_given)
 		args.opts.score.draws = args.preset.preset->draws;
 	if (rc == 0 && !args.opts.dry_run)
-		prepare_interruption(argv[0], args.opts.out_dir);
+		tool_interrupt_resumable(argv[0], args.opts.out_dir, " with --resume");
 	if (rc == 0)
 		rc = rung_stage(&args.opts, &report);
 	tool_progress_end(&progress);

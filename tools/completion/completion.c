@@ -16,10 +16,10 @@ static const struct {
 } commands[] = {
 	{ "generate", &tool_generate_command }, { "stage", &tool_stage_command },
 	{ "score", &tool_score_command },       { "verify", &tool_verify_command },
-	{ "info", &tool_info_command },         { "plan", &tool_plan_command },
-	{ "trace", &tool_trace_command },       { "numa", &tool_numa_command },
-	{ "bench", &tool_bench_command },       { "doctor", &tool_doctor_command },
-	{ "top", &tool_top_command },
+	{ "fetch", &tool_fetch_command },       { "info", &tool_info_command },
+	{ "plan", &tool_plan_command },         { "trace", &tool_trace_command },
+	{ "numa", &tool_numa_command },         { "bench", &tool_bench_command },
+	{ "doctor", &tool_doctor_command },     { "top", &tool_top_command },
 #if RUNG_HAVE_BLAS
 	{ "train", &tool_train_command },
 #endif

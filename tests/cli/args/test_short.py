@@ -7,7 +7,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 from clitest import CliTest, Graph, main
 
-COMMANDS = ["generate", "stage", "score", "verify", "info", "plan", "trace", "numa", "bench",
+COMMANDS = ["generate", "stage", "score", "verify", "fetch", "info", "plan", "trace", "numa",
             "doctor"]
 
 

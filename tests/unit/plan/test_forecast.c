@@ -188,6 +188,27 @@ Test(forecast, each_file_uses_the_reads_of_its_drive, .init = setup)
 	          strstr(out.tuning.merge_gap_why, "one size"));
 }
 
+/* The hottest rows on one drive, the others on another one, such as a mount. */
+Test(forecast, each_range_uses_the_reads_of_its_drive, .init = setup)
+{
+	const uint64_t ranks[] = { 150, 250, 350, 550 }, starts[] = { 0, 4 };
+
+	plan.file_count = 2;
+	plan.layout.file_count = plan.layout.range_count = 2;
+	plan.layout.ranges[0] = (struct rung__range){ 500, 0, 500, 0, 1, 0 };
+	plan.layout.ranges[1] = (struct rung__range){ VERTICES, 0, VERTICES, 1, 1, 0 };
+	plan.slots.slot_count = 8;
+	profile.drive_count = 2;
+	strcpy(profile.drives[1].name, "b");
+	profile.reads[profile.reads_count++] = (struct rung_profile_reads){ 1, 512, 4, 1e5 };
+	strcpy(plan.drive_names[0], "a");
+	strcpy(plan.drive_names[1], "b");
+	/* 1 us for each of three reads, 10 us for one */
+	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 1e-5, 1e-12);
+	plan.layout.ranges[0].end = 200;
+	cr_assert_float_eq(forecast_of(ranks, starts, 1).nvme_seconds, 3e-5, 1e-12);
+}
+
 Test(forecast, rows_in_place_rarely_share_reads, .init = setup)
 {
 	uint64_t ranks[64], starts[] = { 0, 64 };

@@ -84,7 +84,7 @@
  * Closing. Close stores before the process exits: if a store on a GPU is still open, exit() waits
  * up to 5 s for running CUDA calls; calls and requests after that fail with RUNG_E_CANCELED,
  * because CUDA is being unloaded, and closing releases no GPU memory. rung_store_close() returns
- * RUNG_E_TIMEDOUT if reads did not complete within twice opts.read_timeout_ms, or if a GPU did not
+ * RUNG_E_TIMEDOUT if reads did not complete within twice their timeout, or if a GPU did not
  * answer for 60 s; memory that may still be written to then stays allocated. It also returns
  * RUNG_E_TIMEDOUT, with everything else released, if attached processes did not close a store with
  * a tier "peer" within 5 s; that tier stays allocated until this process ends.
@@ -230,6 +230,11 @@ struct rung_store_opts {
 	 * for RUNG_F64. Values beyond the range of the type become infinite. Other rows are not
 	 * converted: RUNG_DTYPE_NONE or their type */
 	enum rung_dtype out_dtype;
+	/** [range_timeout_count] read_timeout_ms of the files of each range of the dataset
+	 * (rung_dataset_info.feature_ranges), such as one for local drives and one for a mount; 0:
+	 * read_timeout_ms. NULL: all have read_timeout_ms */
+	const uint32_t *range_timeouts_ms;
+	uint32_t range_timeout_count;
 };
 
 /** Initialiser: all defaults. In C++: rung_store_opts_init(). */

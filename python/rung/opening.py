@@ -21,7 +21,7 @@ def open(path: str | os.PathLike[str], host: Size | None = None, *, gpu: Size | 
          cache: Size | None = None, share: bool | str | os.PathLike[str] = False,
          vertex_ids: bool = True, queue_depth: int = 0, engine: str = "auto",
          numa: str | int = "auto", requests: int = 0, batch_rows: int = 0, merge_gap: int = 0,
-         buffered: bool = False, read_timeout: float = 0,
+         buffered: bool = False, read_timeout: float | Sequence[float] = 0,
          profile: str | os.PathLike[str] | None = None, private_cache: bool = False,
          sample_on_gpu: bool = False, structure: Size | None = None,
          window: int | str = "auto", dtype: Any = None) -> Store:
@@ -53,7 +53,7 @@ def open(path: str | os.PathLike[str], host: Size | None = None, *, gpu: Size | 
         vertex_ids: ids are original vertices; False: only ranks, which saves 4 bytes per vertex
         queue_depth, engine, merge_gap, buffered: see rung-bench(1); 0: default
         numa: "auto", "interleave", "none" or the number of a NUMA node, see rung-bench(1)
-        read_timeout: seconds after which a read fails; 0: 30 s
+        read_timeout: seconds after which a read fails, or a list of them per range; 0: 30 s
         window: announced batches whose cold rows are read together before they begin: a number, 0
             (none), or "auto", which follows `cache`. Rows staged in place need `vertex_ids` for it
         profile: output of `rung numa --json`, for `queue_depth`, `merge_gap`, `numa` not given here

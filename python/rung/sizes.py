@@ -266,12 +266,20 @@ def store_opts(given: SimpleNamespace) -> Any:
     opts.batch_rows_max = whole_number(given.batch_rows, "batch_rows")
     opts.merge_gap_bytes = whole_number(given.merge_gap, "merge_gap")
     opts.window = _window(given)
-    seconds: Any = given.read_timeout
+    if isinstance(given.read_timeout, list | tuple):
+        milliseconds = [_milliseconds(seconds) for seconds in given.read_timeout]
+        opts.range_timeouts_ms = (c_uint32 * len(milliseconds))(*milliseconds)
+        opts.range_timeout_count = len(milliseconds)
+    else:
+        opts.read_timeout_ms = _milliseconds(given.read_timeout)
+    return opts
+
+
+def _milliseconds(seconds: Any) -> int:
     if not isinstance(seconds, Real) or not 0 <= float(seconds) <= UINT32_MAX // 1000:
         raise InvalidError(f"read_timeout={seconds!r}: out of range; use 0 (30 s) to "
                            f"{UINT32_MAX // 1000} seconds")
-    opts.read_timeout_ms = ceil(float(seconds) * 1000)
-    return opts
+    return ceil(float(seconds) * 1000)
 
 
 def attach_opts(given: SimpleNamespace) -> Any:

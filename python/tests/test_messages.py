@@ -33,6 +33,7 @@ UNREACHABLE = {
     r"^rung_plan_budget: size": "rung_plan_sweep",
     r"^rung_profile: has|rung_profile_load\(\)": "the package loads profiles with that function",
     r"^features: (block_rows|ranges|row_bytes)": "keys of manifest.json",
+    r"give --rest with|a smaller --share": "rung_fetch",
     r"^rung_numa_probe_policy:": "rung_numa_probe_policy",
     r"^rung_dataset_verify:|\(--(split|graph|source|labels|score) ?": "rung_dataset_verify",
     r"\(--nvme\)|use --dir to measure|\(--dir\)": "rung_numa_measure",

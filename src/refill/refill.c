@@ -172,13 +172,23 @@ static int check_ops(const struct rung__reader_ops *ops)
 	return 0;
 }
 
+/* The timeout of reads from a file: that of its range, or of all. */
+static uint32_t timeout_ms(const struct rung_store *store, uint64_t file_idx)
+{
+	const struct rung__layout *layout = &store->shape.layout;
+	const ptrdiff_t range = rung__file_range(layout, file_idx) - layout->ranges;
+	const struct rung_store_opts *opts = &store->opts;
+
+	if (opts->range_timeouts_ms && opts->range_timeouts_ms[range])
+		return opts->range_timeouts_ms[range];
+	return opts->read_timeout_ms ? opts->read_timeout_ms : TIMEOUT_DEFAULT_MS;
+}
+
 int rung__refill_start(struct rung_store *store, uint32_t refill_idx,
                        const struct rung__reader_ops *ops, const struct rung__reader_args *args)
 {
 	struct rung__refill *refill = rung__zalloc(sizeof(*refill));
 	struct rung__reader_args reader_args = *args;
-	uint32_t timeout_ms =
-		store->opts.read_timeout_ms ? store->opts.read_timeout_ms : TIMEOUT_DEFAULT_MS;
 	int rc;
 
 	if (!refill)
@@ -197,7 +207,7 @@ int rung__refill_start(struct rung_store *store, uint32_t refill_idx,
 	refill->layout = store->shape.layout;
 	set_slots(refill, args->queue_depth);
 	refill->device = store->device != NULL;
-	refill->timeout_ns = timeout_ms * 1000000ull;
+	refill->timeout_ns = timeout_ms(store, refill->file_idx) * 1000000ull;
 	refill->tick_ns = RUNG__MIN(TICK_NS_MAX, refill->timeout_ns / 4);
 	rung__refill_box_init(&refill->box);
 	rung__end_init(&refill->end);

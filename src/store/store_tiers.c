@@ -205,6 +205,18 @@ static uint32_t threads_per_file(const struct rung_store *store)
 		1u);
 }
 
+static int check_timeouts(const struct rung_store *store)
+{
+	if (!store->opts.range_timeouts_ms ||
+	    store->opts.range_timeout_count == store->shape.layout.range_count)
+		return 0;
+	return rung__fail(RUNG_E_INVAL,
+	                  "%s: %u read timeouts for %" PRIu64
+	                  " ranges of ranks; give one, or one per range",
+	                  store->dataset_dir, store->opts.range_timeout_count,
+	                  store->shape.layout.range_count);
+}
+
 /* Open the pool and the cache, and start the refill threads of each file. */
 static int open_cold(struct rung_store *store, const struct rung__reader_ops *ops, int cache_fd)
 {
@@ -219,8 +231,9 @@ static int open_cold(struct rung_store *store, const struct rung__reader_ops *op
 	uint32_t refills;
 	int rc;
 
-	if (store->shape.tiers[RUNG__TIER_NVME].row_count == 0)
-		return 0;
+	rc = check_timeouts(store);
+	if (rc < 0 || store->shape.tiers[RUNG__TIER_NVME].row_count == 0)
+		return rc;
 	rc = check_engine(store);
 	if (rc == 0)
 		rc = rung__pool_open(store, cache_fd);
@@ -235,6 +248,7 @@ static int open_cold(struct rung_store *store, const struct rung__reader_ops *op
 
 		store->sector_bytes = r == 0 ? align : RUNG__MIN(store->sector_bytes, align);
 	}
+	store->opts.range_timeouts_ms = NULL; /* the caller's memory */
 	return rc;
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "dataset.h"
+#include "refill/state.h"
 #include "store_fixture.h"
 
 #define VERTICES 1500u /* blocks of 16 rows: the last one is partial */
@@ -223,6 +224,29 @@ Test(files, the_counters_cover_all_files)
 	             cold);
 	cr_assert_eq(stats.failed_rows, 0);
 	cr_assert_leq(stats.device_reads, stats.read_rows);
+	fixture_close(&f);
+}
+
+Test(files, each_range_has_its_timeout)
+{
+	const uint32_t timeouts[] = { 5000, 0, 7000 };
+	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
+
+	if (!in_ranges())
+		cr_skip_test("there is one range");
+	opts.read_timeout_ms = 9000;
+	opts.range_timeouts_ms = timeouts;
+	opts.range_timeout_count = 3;
+	open_files(4, 512, 64u << 10, &opts);
+	for (uint32_t r = 0; r < f.store->refill_count; r++) {
+		const struct rung__refill *refill = f.store->refills[r];
+		const uint32_t ms = refill->file_idx == 0   ? 5000
+		                    : refill->file_idx == 1 ? 9000
+		                                            : 7000;
+
+		cr_assert_eq(refill->timeout_ns, ms * 1000000ull);
+	}
+	gather_twice(1);
 	fixture_close(&f);
 }
 

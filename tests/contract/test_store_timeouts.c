@@ -34,6 +34,29 @@ Test(timeouts, a_late_read_fails_only_its_request)
 	close_all();
 }
 
+Test(timeouts, a_range_has_its_timeout)
+{
+	static const uint64_t bad[] = { BAD_RANK, BAD_RANK + 1 };
+	const uint32_t timeouts[] = { TIMEOUT_MS, TIMEOUT_MS };
+	struct rung_store_opts opts = { .size = sizeof(opts),
+		                        .requests_max = 8,
+		                        .read_timeout_ms = 600000,
+		                        .range_timeouts_ms = timeouts,
+		                        .range_timeout_count = 1 };
+	struct rung_store *store;
+
+	open_script(SMALL, &opts);
+	script.decide = hold_bad_rank;
+	atomic_store(&holding, 1);
+	ends_with(submit(bad, 2, out), RUNG_E_IO, strerror(ETIMEDOUT));
+	let_go();
+	opts.range_timeout_count = 2;
+	cr_assert_eq(rung_store_open(f.ds, f.plan, &opts, &store), RUNG_E_INVAL);
+	cr_assert(strstr(rung_last_error(), "2 read timeouts for 1 ranges"), "%s",
+	          rung_last_error());
+	close_all();
+}
+
 Test(timeouts, reads_stuck_in_every_slot_fail_requests_until_they_complete)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts),

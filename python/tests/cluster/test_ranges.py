@@ -33,3 +33,15 @@ def test_ranges_of_ranks(tmp_path):
                          ({0.5: "a", 0.4: "b"}, "ascend"), (7, "list of folders")):
         with pytest.raises(rung.InvalidError, match=words):
             rung.stage(tmp_path / "wrong.rung", stripe=wrong, **SOURCES)
+
+
+def test_read_timeouts(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    rung.stage(tmp_path / "out.rung", stripe={0.2: tmp_path / "a", 1: tmp_path / "b"}, **SOURCES)
+    with rung.open(tmp_path / "out.rung", host="66KiB", read_timeout=[5, 60.5]) as store:
+        assert same(store.gather(np.arange(len(store))), FEATURES)
+    for wrong, words in (([1, 2, 3], "3 read timeouts for 2 ranges"), ([1, -1], "read_timeout="),
+                         (["x", 1], "read_timeout=")):
+        with pytest.raises(rung.InvalidError, match=words):
+            rung.open(tmp_path / "out.rung", read_timeout=wrong)

@@ -80,6 +80,13 @@ uint32_t tool_arg_size32(const struct argp_state *state, const char *option, con
 double tool_arg_seconds(const struct argp_state *state, const char *option, const char *arg,
                         double low, double high);
 
+/** A rate of data in bytes per second: bits with b ("100Gb", "25Gbit/s", "100Gbps"), bytes with B
+ * ("12GB", "12.5 GB/s"). */
+double tool_arg_rate(const struct argp_state *state, const char *option, const char *arg);
+
+/** Nonzero for text of such a form, but 0. */
+int tool_is_rate(const char *arg);
+
 enum tool_bounds { TOOL_CLOSED = 0, TOOL_OPEN_LOW = 1, TOOL_OPEN_HIGH = 2, TOOL_OPEN = 3 };
 
 /** A finite number between low and high; `bounds` selects which of the two are excluded. */

@@ -226,6 +226,9 @@ static void store(const struct tool_option *option, const struct argp_state *sta
 		*(double *)at =
 			tool_arg_seconds(state, name, arg, option->real_low, option->real_high);
 		break;
+	case TOOL_TYPE_RATE:
+		*(double *)at = tool_arg_rate(state, name, arg);
+		break;
 	case TOOL_TYPE_SIZE:
 		*(struct tool_size *)at = tool_arg_size(state, name, arg);
 		break;

@@ -35,6 +35,7 @@ enum tool_option_type {
 	TOOL_TYPE_U64,    /**< a uint64_t */
 	TOOL_TYPE_REAL,   /**< a double */
 	TOOL_TYPE_TIME,   /**< seconds, a double */
+	TOOL_TYPE_RATE,   /**< bytes per second, a double */
 	TOOL_TYPE_SIZE,   /**< a struct tool_size */
 	TOOL_TYPE_BYTES,  /**< a uint64_t, no share or max; 0 becomes 1, because 0 is the default */
 	TOOL_TYPE_WORD,   /**< an enum: one of `words` */
@@ -92,6 +93,7 @@ struct tool_option {
 					       .bounds = (which)
 #define TOOL_TIME(args, member, least, most)                                                       \
 	TOOL_AT(TOOL_TYPE_TIME, args, member), .real_low = (least), .real_high = (most)
+#define TOOL_RATE(args, member) TOOL_AT(TOOL_TYPE_RATE, args, member)
 #define TOOL_BYTES(args, member, least, text)                                                      \
 	TOOL_AT(TOOL_TYPE_BYTES, args, member), .low = (least), .wrong = (text)
 #define TOOL_WORD(args, member, accepted, text)                                                    \

@@ -272,6 +272,68 @@ double tool_arg_seconds(const struct argp_state *state, const char *option, cons
 	return value;
 }
 
+#define RATE_MIN 125e3 /* bytes per second: a megabit */
+#define RATE_MAX 1e15
+
+/* Bytes per second of a unit such as "Gb/s"; 0 for an unknown one. Only the case of b and B has a
+ * meaning. The letters are powers of 1000, as those of networks are; "GiB" is 2^30 bytes. */
+static double rate_unit(const char *unit)
+{
+	static const char *const ends[] = { "", "/s", "ps" };
+	static const struct {
+		const char *name;
+		uint64_t step;
+		double bytes;
+	} units[] = {
+		{ "b", 1000, 0.125 }, { "bit", 1000, 0.125 }, { "B", 1000, 1 }, { "iB", 1024, 1 }
+	};
+	const uint64_t one = letter_factor(*unit, 1000);
+
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		const char *name = unit + (one > 0);
+		const size_t length = strlen(units[i].name);
+
+		if (strncmp(name, units[i].name, length) != 0)
+			continue;
+		for (size_t end = 0; end < sizeof(ends) / sizeof(ends[0]); end++) {
+			if (strcmp(name + length, ends[end]) == 0)
+				return units[i].bytes *
+				       (one ? (double)letter_factor(*unit, units[i].step) : 1);
+		}
+	}
+	return 0;
+}
+
+/* Bytes per second; 0: it is not a rate. */
+static double rate_of(const char *arg)
+{
+	struct decimal number;
+
+	if (!parse_decimal(arg, &number))
+		return 0;
+	return (double)number.mantissa * pow(10, number.exponent) * rate_unit(number.unit);
+}
+
+int tool_is_rate(const char *arg)
+{
+	return rate_of(arg) > 0;
+}
+
+double tool_arg_rate(const struct argp_state *state, const char *option, const char *arg)
+{
+	const double rate = rate_of(arg);
+
+	if (!(rate > 0))
+		argp_error(state,
+		           "%s: '%s' is not a valid rate; give bits per second such as 100Gb, or "
+		           "bytes such as 12GB",
+		           option, arg);
+	if (rate < RATE_MIN || rate > RATE_MAX)
+		argp_error(state, "%s: '%s' is out of range; give 1Mb to 1PB a second", option,
+		           arg);
+	return rate;
+}
+
 #define ITEM_BYTES 32 /* longer than any number in a list */
 
 /* Copy the text of a list up to its next comma; "" if it is empty or too long, which the callers

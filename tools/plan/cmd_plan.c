@@ -13,7 +13,11 @@
 #include "plan/plan_dataset.h"
 #include "plan/plan_model.h"
 
-#define VERTICES_MIN 16 /* of a scale model, as in rung generate */
+#define VERTICES_MIN  16 /* of a scale model, as in rung generate */
+#define VERTICES_MAX  10000000000000u
+#define EDGES_MAX     1000000000000000u
+#define ROW_BYTES_MAX 1048576u
+#define DRIVES_MAX    64
 
 static void set_model(const struct argp_state *state, void *ctx, const char *arg)
 {
@@ -27,6 +31,65 @@ static void set_scale(const struct argp_state *state, void *ctx, const char *arg
 	struct plan_args *args = ctx;
 
 	args->scale = gen_arg_scale(state, arg);
+}
+
+/* A share such as "1%": of a number, a unit would be ambiguous. */
+static void set_train(const struct argp_state *state, void *ctx, const char *arg)
+{
+	const size_t length = strlen(arg);
+	struct plan_args *args = ctx;
+	struct tool_size size = { .share = -1 };
+
+	if (length > 0 && arg[length - 1] == '%')
+		size = tool_arg_size(state, "--train", arg);
+	if (!(size.share > 0))
+		argp_error(state,
+		           "--train: '%s' is not a share of the vertices; give one such as 1%%",
+		           arg);
+	args->counts.train = size.share;
+	args->counts.given = "train";
+}
+
+static void set_shared(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct plan_machines_args *machines = &((struct plan_args *)ctx)->machines;
+	const int is_rate = tool_is_rate(arg);
+
+	machines->storage = is_rate ? tool_arg_rate(state, "--shared", arg) : 0;
+	machines->shared = is_rate ? NULL : arg;
+}
+
+/* Counts replace those of the model at its full size. */
+static void check_counts(const struct argp_state *state, const struct plan_args *args)
+{
+	const struct plan_counts *counts = &args->counts;
+	const struct gen_model *model = args->model;
+	uint32_t value_bytes;
+
+	if (!model)
+		argp_error(state, "--%s needs --model, whose curves are used", counts->given);
+	if (args->scale && strcmp(counts->given, "drives") != 0)
+		argp_error(state, "--%s and --scale exclude each other; omit one of them",
+		           counts->given);
+	value_bytes = (uint32_t)rung_dtype_bytes(model->dtype);
+	if (counts->row_bytes % value_bytes)
+		argp_error(state,
+		           "--row-bytes: %u is not a multiple of %u, the bytes of a value of %s",
+		           counts->row_bytes, value_bytes, model->name);
+}
+
+static void check_machines(const struct argp_state *state, const struct plan_args *args)
+{
+	const struct plan_machines_args *machines = &args->machines;
+
+	if (!machines->machines)
+		argp_error(state, "--%s needs --machines N", machines->nic > 0 ? "nic" : "shared");
+	if (!(machines->nic > 0))
+		argp_error(state,
+		           "--machines needs --nic RATE, such as 100Gb: that of one machine");
+	if (args->sweep || !args->store.host.given)
+		argp_error(state, "--machines needs --host SIZE, the budget of a machine, without "
+		                  "--sweep");
 }
 
 /* A model has counts and curves, but no files, no batches and no machine. */
@@ -64,6 +127,11 @@ static void check_args(const struct argp_state *state, void *ctx)
 
 	if (args->explain && (args->sweep || !args->store.host.given))
 		argp_error(state, "--explain shows one budget; give --host SIZE, without --sweep");
+	if (args->machines.machines || args->machines.nic > 0 || args->machines.storage > 0 ||
+	    args->machines.shared)
+		check_machines(state, args);
+	if (args->counts.given)
+		check_counts(state, args);
 	if (args->model) {
 		check_model(state, args);
 		return;
@@ -88,6 +156,33 @@ static const struct tool_option options[] = {
 	{ "scale", "1/N", 1,
 	  "With --model: vertices, edges and batch of a scale model (default: 1)",
 	  TOOL_SET(set_scale) },
+	{ "vertices", "N", 1, "With --model: number of vertices, in place of the original's",
+	  TOOL_U64(struct plan_args, counts.vertices, VERTICES_MIN, VERTICES_MAX),
+	  TOOL_NOTED(struct plan_args, counts.given) },
+	{ "edges", "N", 1,
+	  "With --model: entries of the neighbour lists (default: as many per vertex as the "
+	  "original has)",
+	  TOOL_U64(struct plan_args, counts.edges, 1, EDGES_MAX),
+	  TOOL_NOTED(struct plan_args, counts.given) },
+	{ "row-bytes", "N", 1, "With --model: bytes of a feature row",
+	  TOOL_U32(struct plan_args, counts.row_bytes, 1, ROW_BYTES_MAX),
+	  TOOL_NOTED(struct plan_args, counts.given) },
+	{ "train", "SHARE", 1, "With --model: train vertices, as a share of all such as 1%",
+	  TOOL_SET(set_train) },
+	{ "drives", "N", 1,
+	  "With --model: drives of a machine, over which rows are striped "
+	  "(default: 1)",
+	  TOOL_U32(struct plan_args, counts.drives, 1, DRIVES_MAX),
+	  TOOL_NOTED(struct plan_args, counts.given) },
+	{ "machines", "N", 2,
+	  "With --host: compare own copies, shared storage and parts of both on N machines",
+	  TOOL_U32(struct plan_args, machines.machines, PLAN_MACHINES_MIN, PLAN_MACHINES_MAX) },
+	{ "nic", "RATE", 2, "Network of each machine: bits such as 100Gb, or bytes such as 12GB",
+	  TOOL_RATE(struct plan_args, machines.nic) },
+	{ "shared", "RATE|FILE", 2,
+	  "Shared storage: what it delivers to all machines together, such as 200GB, or the "
+	  "output of rung numa --json --dir MOUNT on one of them",
+	  TOOL_SET(set_shared) },
 	{ "fanout", "LIST", 1, "Neighbours drawn per hop in the prediction (default: as staged)",
 	  TOOL_FANOUTS(struct plan_args, fanouts), TOOL_NOTED(struct plan_args, sampled) },
 	{ "batch", "N", 1, "Seeds per batch in the prediction (default: as staged)",
@@ -131,6 +226,7 @@ const struct tool_command tool_plan_command = {
 	.dir = offsetof(struct plan_args, dir),
 	.check = check_args,
 	.headings = { [1] = "Budget and batches:",
+	              [2] = "Several machines:",
 	              [3] = "Answer:",
 	              TOOL_GPU_HEADING,
 	              TOOL_MEMORY_HEADING },
@@ -162,6 +258,8 @@ static int predict(const struct plan_args *args, const struct tool_data *data,
 	rc = rung_plan_predict(data->plan, NULL, &sampling.sampler, sampling.seeds, out->seed_count,
 	                       out->batch, 0, &sampling.forecast, &out->traffic);
 	rung_structure_close(structure);
+	if (rc == 0 && args->machines.machines)
+		rc = plan_prefix_hits(args, data, &sampling, out);
 free_seeds:
 	free(sampling.seeds);
 	return rc;
@@ -199,6 +297,23 @@ close_data:
 	return code;
 }
 
+/* Read the profile of --shared. @return an exit code */
+static int load_shared(const char *name, struct plan_machines_args *machines)
+{
+	int rc = 0;
+
+	if (machines->shared)
+		rc = tool_profile_load(machines->shared, &machines->rates);
+	if (rc < 0)
+		return tool_fail(name, rc);
+	if (machines->rates && machines->rates->reads_count == 0)
+		return tool_error(name, TOOL_USAGE,
+		                  "--shared: %s has no read rates; measure the mount with "
+		                  "rung numa --only gather,nvme --dir MOUNT --json",
+		                  machines->shared);
+	return TOOL_DONE;
+}
+
 int cmd_plan(int argc, char **argv)
 {
 	struct plan_args args = { .seed = 1, .argv = argv };
@@ -207,12 +322,15 @@ int cmd_plan(int argc, char **argv)
 
 	tool_args_parse(&tool_plan_command, argc, argv, &args);
 	args.sweep |= !args.store.host.given;
-	code = tool_out_open(argv[0], args.svg, &svg);
+	code = load_shared(argv[0], &args.machines);
+	if (code == TOOL_DONE)
+		code = tool_out_open(argv[0], args.svg, &svg);
 	if (code != TOOL_DONE)
-		return code;
+		goto free_rates;
 	if (args.model)
 		code = plan_model_run(
-			argv[0], &(struct plan_model_args){ args.model, args.scale, &args.store,
+			argv[0], &(struct plan_model_args){ args.model, &args.counts,
+		                                            &args.machines, args.scale, &args.store,
 		                                            &args.common, args.compute, args.sweep,
 		                                            args.explain, svg.file, argv });
 	else if (args.sweep)
@@ -222,5 +340,7 @@ int cmd_plan(int argc, char **argv)
 	if (code == TOOL_DONE)
 		code = tool_out_commit(&svg);
 	tool_out_abandon(&svg);
+free_rates:
+	free(args.machines.rates);
 	return code;
 }

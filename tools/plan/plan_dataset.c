@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What rung plan samples in a staged dataset, and the answer that a prediction gives. */
 #include <math.h>
+#include <string.h>
 
 #include "plan/plan_dataset.h"
 
@@ -55,4 +56,131 @@ struct plan_answer plan_answer_of(const struct rung_dataset *ds, const struct ru
 	answer.gpu_seconds =
 		fmax(rows->gpu_seconds, fmax(rows->peer_seconds, rows->link_seconds)) / sampled;
 	return answer;
+}
+
+/* ---- several machines ---- */
+
+/* Rows in memory. */
+static double memory_rows(const struct rung_plan *plan)
+{
+	const struct rung_plan_tier *tier;
+	double rows = 0;
+
+	for (unsigned i = 0; rung_plan_tier(plan, i + 1) != NULL; i++) {
+		tier = rung_plan_tier(plan, i);
+		rows += (double)tier->row_count;
+	}
+	return rows;
+}
+
+/* Bytes of the budget for lists, their slots included. */
+static uint64_t structure_bytes(const struct rung_plan *plan)
+{
+	const struct rung_plan *lists = rung_plan_structure(plan);
+	const struct rung_plan_slots *slots;
+
+	if (!lists)
+		return 0;
+	slots = rung_plan_slots(lists);
+	return rung_plan_tier(lists, 0)->bytes + slots->slot_count * slots->slot_bytes;
+}
+
+/* Bytes of all rows of a plan, which may be planned as if they were quantized. */
+static double rows_bytes(const struct rung_plan *plan)
+{
+	const struct rung_plan_tier *tier;
+	double bytes = 0;
+
+	for (unsigned i = 0; (tier = rung_plan_tier(plan, i)) != NULL; i++)
+		bytes += (double)tier->bytes;
+	return bytes;
+}
+
+struct point {
+	double share, hits;
+};
+
+/* The value at `share`, between two points. */
+static double between(struct point low, struct point high, double share)
+{
+	if (high.share <= low.share)
+		return high.hits;
+	return low.hits + (high.hits - low.hits) * (share - low.share) / (high.share - low.share);
+}
+
+int plan_prefix_hits(const struct plan_args *args, const struct tool_data *data,
+                     const struct plan_sampling *sampling, struct prediction *prediction)
+{
+	const double vertices = (double)rung_dataset_info(data->ds)->vertex_count;
+	struct rung_plan_opts opts = RUNG_PLAN_OPTS_INIT;
+	struct rung_sampler_opts sampler = sampling->sampler;
+	struct rung_plan_budget budgets[PLAN_PREFIXES];
+	struct point high = { 1, 1 };
+	int rc;
+
+	/* plans for the CPU without a cache, as if the prefix were in memory; their slots are left
+	 * out of it, which the interpolation makes up for */
+	sampler.structure = NULL; /* the sweep opens its own */
+	opts.cache_bytes = RUNG_BYTES_NONE;
+	opts.quantize = args->store.quantize;
+	opts.structure_bytes = structure_bytes(data->plan);
+	for (uint32_t i = 0; i < PLAN_PREFIXES; i++)
+		budgets[i] = (struct rung_plan_budget){
+			.size = sizeof(budgets[i]),
+			.host_bytes = (uint64_t)(plan_prefixes[i] * rows_bytes(data->plan)) +
+			              opts.structure_bytes
+		};
+	rc = rung_plan_sweep(data->ds, &opts, &sampler, sampling->seeds, prediction->seed_count,
+	                     prediction->batch, 0, NULL, budgets, PLAN_PREFIXES);
+	for (uint32_t i = 0; i < PLAN_PREFIXES && rc == 0; i++) {
+		struct rung_plan *plan = budgets[i].plan;
+		struct point low = { 0, 0 };
+
+		if (plan)
+			low = (struct point){ memory_rows(plan) / vertices,
+				              rung_plan_tier(plan, 0)->hit_share };
+		prediction->hits[i] = between(low, high, plan_prefixes[i]);
+		if (plan)
+			high = low;
+		rung_plan_destroy(plan);
+	}
+	return rc;
+}
+
+struct plan_work plan_work_of(const struct tool_data *data, const struct plan_args *args,
+                              const struct prediction *prediction)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(data->ds);
+	const struct rung_plan_traffic *traffic = &prediction->traffic;
+	const struct rung_forecast *rows = &traffic->forecast,
+				   *lists = &traffic->structure_forecast;
+	const struct plan_answer answer = plan_answer_of(data->ds, data->plan, traffic);
+	const double sampled = (double)traffic->batches_sampled;
+	const struct rung_dataset_file *file;
+	struct plan_work work = {
+		.feature_bytes = rows_bytes(data->plan),
+		.memory_share = memory_rows(data->plan) / (double)info->vertex_count,
+		.served = 1 - answer.tiers[answer.tier_count - 1].share,
+		.seeds = prediction->seed_count,
+		.batch = prediction->batch,
+		.row_reads = rows->reads / sampled,
+		.row_read_bytes = rows->read_bytes / sampled,
+		.list_reads = lists->reads / sampled,
+		.list_read_bytes = lists->read_bytes / sampled,
+		.memory_seconds = fmax(answer.memory_seconds, answer.gpu_seconds),
+		.row_seconds = answer.nvme_seconds - answer.list_nvme_seconds,
+		.list_seconds = answer.list_nvme_seconds,
+		.compute = args->compute,
+		.no_prefix = info->features_path != NULL,
+	};
+
+	work.row_bytes = (uint64_t)(work.feature_bytes / (double)info->vertex_count + 0.5);
+	work.cold_rows = traffic->rows_per_batch * (1 - work.served);
+	work.copy_bytes = work.feature_bytes;
+	for (size_t i = 0; (file = rung_dataset_file(data->ds, i)) != NULL; i++)
+		work.copy_bytes += (double)file->bytes;
+	if (!work.no_prefix) /* they are among the files, as they were staged */
+		work.copy_bytes -= (double)(info->stored_row_bytes * info->vertex_count);
+	memcpy(work.hits, prediction->hits, sizeof(work.hits));
+	return work;
 }

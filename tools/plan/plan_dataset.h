@@ -5,6 +5,8 @@
 
 #include "generate/generate.h"
 #include "plan/plan_answer.h"
+#include "plan/plan_machines.h"
+#include "plan/plan_model.h"
 
 struct plan_args {
 	const char *dir;
@@ -14,7 +16,9 @@ struct plan_args {
 	const char *sampled; /**< the last option given that describes sampled batches, or NULL */
 	const struct gen_model *model; /**< NULL: DIR is planned */
 	uint64_t scale;                /**< N of 1/N; 0: not given */
-	double compute;                /**< seconds per batch; 0: not given */
+	struct plan_counts counts;     /**< that replace those of the model */
+	struct plan_machines_args machines;
+	double compute; /**< seconds per batch; 0: not given */
 	int sweep, explain;
 	const char *svg; /**< file; NULL: not given */
 	char **argv;     /**< the command line, for the command that it suggests */
@@ -28,6 +32,7 @@ struct prediction {
 	uint32_t batch;
 	uint64_t seed_count; /**< distinct train ranks */
 	struct rung_plan_traffic traffic;
+	double hits[PLAN_PREFIXES]; /**< with --machines: as in struct plan_work */
 };
 
 /** What is sampled for a prediction, and its rates. */
@@ -45,6 +50,14 @@ int plan_sampling_init(const struct plan_args *args, const struct tool_data *dat
 /** The answer of a plan that was predicted. */
 struct plan_answer plan_answer_of(const struct rung_dataset *ds, const struct rung_plan *plan,
                                   const struct rung_plan_traffic *traffic);
+
+/** Predict the hits of the prefixes of plan_prefixes. @return a status */
+int plan_prefix_hits(const struct plan_args *args, const struct tool_data *data,
+                     const struct plan_sampling *sampling, struct prediction *prediction);
+
+/** The work of a batch, for several machines. */
+struct plan_work plan_work_of(const struct tool_data *data, const struct plan_args *args,
+                              const struct prediction *prediction);
 
 /** The JSON of one budget. The tiers have a hit share only after the prediction. */
 json_t *plan_json(const struct tool_data *data, const struct plan_args *args,

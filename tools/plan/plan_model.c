@@ -11,7 +11,6 @@
 #include "plan/plan_rates.h"
 
 #define PAGE          4096u
-#define ID_BYTES      4u   /* of a vertex in the lists: all models have fewer than 2^32 vertices */
 #define DEPTH_DEFAULT 64u  /* as in the library */
 #define DIVISIONS     512u /* that are compared, evenly spaced in the bytes of the lists */
 
@@ -34,6 +33,62 @@ static uint64_t train_count(const struct plan_model *plan)
 	return train ? train : 1;
 }
 
+/* Counts of the options, in place of those of the model. */
+static void set_counts(struct plan_model *plan, const struct plan_counts *counts)
+{
+	const struct gen_model *model = plan->model;
+	const double per_vertex = (double)model->edges / (double)model->vertices;
+
+	plan->undirected = model->undirected;
+	plan->vertices = counts->vertices ? counts->vertices : model->vertices / plan->scale;
+	plan->edges = model->edges / plan->scale;
+	if (counts->vertices)
+		plan->edges = (uint64_t)((double)counts->vertices * per_vertex + 0.5);
+	plan->entries = plan->edges * (model->undirected ? 2 : 1);
+	if (counts->edges) {
+		plan->edges = plan->entries = counts->edges;
+		plan->undirected = 0;
+	}
+	plan->train = train_count(plan);
+	if (counts->train > 0)
+		plan->train = (uint64_t)ceil((double)plan->vertices * counts->train);
+	plan->id_bytes = plan->vertices >> 32 ? 8 : 4;
+	plan->drives = counts->drives ? counts->drives : 1;
+}
+
+/* Draws per seed if all vertices have `degree` neighbours, the seed included: no batch has more
+ * rows. @param drawing_out  the vertices of them that draw */
+static double draws(const struct gen_model *model, double degree, double *drawing_out)
+{
+	double hop = 1, sum = 1;
+
+	*drawing_out = 0;
+	for (uint32_t i = 0; i < model->hop_count; i++) {
+		*drawing_out += hop;
+		hop *= fmin(model->fanouts[i], degree);
+		sum += hop;
+	}
+	return sum;
+}
+
+/* Rows and blocks of a batch. The curve has those of the original's degree; for a given number of
+ * edges the rows are at most the draws, and each vertex that draws needs as many blocks. */
+static void set_requests(struct plan_model *plan, int edges_given)
+{
+	const struct gen_model *model = plan->model;
+	const double entries = (double)model->edges * (model->undirected ? 2 : 1);
+	double own, drawing;
+
+	plan->rows = plan->curve->rows_per_seed * plan->batch;
+	plan->blocks = plan->curve->blocks_per_seed * plan->batch;
+	if (!edges_given)
+		return;
+	draws(model, entries / (double)model->vertices, &own);
+	plan->draws_max = draws(model, (double)plan->entries / (double)plan->vertices, &drawing);
+	plan->rows = fmin(plan->draws_max * plan->batch, (double)plan->vertices);
+	plan->blocks *= drawing / own;
+}
+
 void plan_model_init(struct plan_model *plan, const struct plan_model_args *args)
 {
 	const struct gen_model *model = args->model;
@@ -41,23 +96,22 @@ void plan_model_init(struct plan_model *plan, const struct plan_model_args *args
 
 	*plan = (struct plan_model){ .model = model, .curve = gen_curve_find(model->name) };
 	plan->scale = args->scale ? args->scale : 1;
-	plan->vertices = model->vertices / plan->scale;
-	plan->edges = model->edges / plan->scale;
-	plan->entries = plan->edges * (model->undirected ? 2 : 1);
-	plan->train = train_count(plan);
+	set_counts(plan, args->counts);
 	plan->row_bytes = (uint64_t)model->width * rung_dtype_bytes(model->dtype);
+	if (args->counts->row_bytes)
+		plan->row_bytes = args->counts->row_bytes;
 	plan->quantize = store->quantize;
 	if (plan->quantize)
-		plan->row_bytes = tool_quant_row_bytes(store->quantize, model->width);
+		plan->row_bytes = tool_quant_row_bytes(
+			store->quantize, plan->row_bytes / rung_dtype_bytes(model->dtype));
 	plan->feature_bytes = plan->vertices * plan->row_bytes;
-	plan->lists_bytes = plan->entries * ID_BYTES;
+	plan->lists_bytes = plan->entries * plan->id_bytes;
 	plan->offsets_bytes = offsets_bytes(plan->vertices, plan->entries);
 	/* the density of the original's batches */
 	plan->batch = (uint32_t)(model->batch_size / plan->scale);
 	plan->batch = plan->batch ? plan->batch : 1;
 	plan->batches = (plan->train - 1) / plan->batch + 1;
-	plan->rows = plan->curve->rows_per_seed * plan->batch;
-	plan->blocks = plan->curve->blocks_per_seed * plan->batch;
+	set_requests(plan, args->counts->edges > 0);
 	plan->host_bytes = tool_size_bytes(&store->host, plan->feature_bytes);
 	if (plan->host_bytes == RUNG_BYTES_NONE)
 		plan->host_bytes = 0;
@@ -245,10 +299,11 @@ void plan_model_time(struct plan_model *plan, const struct rung_profile *profile
 		plan->rows * plan_row_seconds(profile, threads, plan->row_bytes, &plan->threads);
 	plan->nvme_seconds = plan->list_nvme_seconds = 0;
 	if (division->row_reads > 0)
-		plan->nvme_seconds +=
-			division->row_reads * plan_read_seconds(profile, plan->depth,
-		                                                cold_rows / division->row_reads *
-		                                                        (double)plan->row_bytes);
+		plan->nvme_seconds += division->row_reads *
+		                      plan_read_seconds(profile, plan->depth,
+		                                        cold_rows / division->row_reads *
+		                                                (double)plan->row_bytes) /
+		                      plan->drives;
 	if (division->list_reads > 0)
 		plan->list_nvme_seconds =
 			division->list_reads *

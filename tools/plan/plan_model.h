@@ -6,10 +6,22 @@
 #include "generate/curves.h"
 #include "generate/generate.h"
 #include "plan/plan_answer.h"
+#include "plan/plan_machines.h"
+
+/** Counts that replace those of the model; 0: not given. */
+struct plan_counts {
+	uint64_t vertices, edges; /**< edges: entries of the lists */
+	uint32_t row_bytes;
+	double train;      /**< share of the vertices */
+	uint32_t drives;   /**< over which the rows are striped */
+	const char *given; /**< the last option that was given, or NULL */
+};
 
 /** What the options say. */
 struct plan_model_args {
 	const struct gen_model *model;
+	const struct plan_counts *counts;
+	const struct plan_machines_args *machines;
 	uint64_t scale; /**< N of 1/N; 0: not given, which is 1 */
 	const struct tool_store_args *store;
 	const struct tool_common *common;
@@ -32,13 +44,17 @@ struct plan_model {
 	const struct gen_curve *curve;
 	uint64_t scale;
 	uint64_t vertices, edges, entries; /**< entries: of the lists */
+	int undirected;                    /**< the lists have each edge in both directions */
 	uint64_t train;                    /**< vertices */
+	uint32_t id_bytes;                 /**< of a vertex in lists and maps */
+	uint32_t drives;                   /**< over which the rows are striped */
 	enum rung_quant_format quantize;   /* rows as if they were quantized */
 	uint64_t row_bytes, feature_bytes, lists_bytes;
 	uint64_t offsets_bytes;   /**< of the lists, in memory */
 	uint32_t batch;           /**< seeds */
 	uint64_t batches;         /**< per epoch */
 	double rows, blocks;      /**< per batch */
+	double draws_max;         /**< per seed, which limits the rows; 0: they were measured */
 	uint64_t whole_bytes;     /**< the budget that holds everything, or all that is allowed */
 	uint64_t host_bytes;      /**< RUNG_BYTES_MAX: no limit */
 	uint64_t structure_bytes; /**< as given; 0: to be divided */

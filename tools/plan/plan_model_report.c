@@ -6,8 +6,9 @@
 #include "plan/plan_model.h"
 #include "output/json.h"
 
-#define SEED_BYTES 8u /* of a train vertex in memory */
-#define MAP_BYTES  4u /* of a vertex in a map */
+#define SEED_BYTES   8u /* of a train vertex in memory */
+#define OFFSET_BYTES 8u /* of a list in the file */
+#define SCORE_BYTES  4u
 
 static double cold_rows(const struct plan_model *plan)
 {
@@ -75,9 +76,42 @@ static struct plan_answer answer_of(const struct plan_model *plan)
 		.memory_seconds = plan->memory_seconds,
 		.nvme_seconds = plan->nvme_seconds,
 		.list_nvme_seconds = plan->list_nvme_seconds,
-		.drives = 1,
+		.drives = plan->drives,
 		.bound = plan->bound,
 	};
+}
+
+/* The work of a batch of the model, for several machines. */
+static struct plan_work work_of(const struct plan_model *plan, double compute)
+{
+	const struct plan_model_division *division = &plan->division;
+	const double vertices = (double)plan->vertices;
+	struct plan_work work = {
+		.row_bytes = plan->row_bytes,
+		.feature_bytes = (double)plan->feature_bytes,
+		.memory_share = (double)division->rows / vertices,
+		.served = division->row_hits,
+		.seeds = plan->train,
+		.batch = plan->batch,
+		.cold_rows = cold_rows(plan),
+		.row_reads = division->row_reads,
+		.list_reads = division->list_reads,
+		.list_read_bytes = cold_blocks(plan) * PLAN_MODEL_BLOCK,
+		.memory_seconds = plan->memory_seconds,
+		.row_seconds = plan->nvme_seconds - plan->list_nvme_seconds,
+		.list_seconds = plan->list_nvme_seconds,
+		.compute = compute,
+	};
+
+	work.row_read_bytes = plan->rows * (1 - division->row_hits - division->cache_hits) *
+	                      (double)plan->row_bytes;
+	/* lists and their offsets, both maps, scores and the train split */
+	work.copy_bytes = work.feature_bytes + (double)plan->lists_bytes +
+	                  vertices * (OFFSET_BYTES + 2.0 * plan->id_bytes + SCORE_BYTES) +
+	                  (double)plan->train * plan->id_bytes;
+	for (uint32_t i = 0; i < PLAN_PREFIXES; i++)
+		work.hits[i] = gen_curve_at(plan->curve, plan_prefixes[i]).rows;
+	return work;
 }
 
 /* ---- JSON ---- */
@@ -114,7 +148,7 @@ static json_t *resident_json(const struct plan_model *plan)
 	tool_json_set(resident, "bytes", tool_json_u64(resident_bytes(plan)));
 	tool_json_set(resident, "bytes_per_vertex",
 	              tool_json_real((double)resident_bytes(plan) / (double)plan->vertices));
-	tool_json_set(resident, "vertex_ids_bytes", tool_json_u64(plan->vertices * MAP_BYTES));
+	tool_json_set(resident, "vertex_ids_bytes", tool_json_u64(plan->vertices * plan->id_bytes));
 	return resident;
 }
 
@@ -124,15 +158,16 @@ static void set_counts(json_t *root, const struct plan_model *plan)
 	tool_json_set(root, "scale", tool_json_real(1.0 / (double)plan->scale));
 	tool_json_set(root, "vertices", tool_json_u64(plan->vertices));
 	tool_json_set(root, "edges", tool_json_u64(plan->edges));
-	tool_json_set(root, "undirected", json_boolean(plan->model->undirected));
+	tool_json_set(root, "undirected", json_boolean(plan->undirected));
 	tool_json_set(root, "train", tool_json_u64(plan->train));
+	tool_json_set(root, "drives", tool_json_u64(plan->drives));
 	tool_json_set(root, "quantize",
 	              plan->quantize ? tool_json_text(tool_quant_formats[plan->quantize])
 	                             : json_null());
 	tool_json_set(root, "row_bytes", tool_json_u64(plan->row_bytes));
 	tool_json_set(root, "feature_bytes", tool_json_u64(plan->feature_bytes));
 	tool_json_set(root, "lists_bytes", tool_json_u64(plan->lists_bytes));
-	tool_json_set(root, "map_bytes", tool_json_u64(2 * plan->vertices * MAP_BYTES));
+	tool_json_set(root, "map_bytes", tool_json_u64(2 * plan->vertices * plan->id_bytes));
 	tool_json_set(root, "resident", resident_json(plan));
 	tool_json_set(root, "tiers", tiers_json(plan));
 }
@@ -159,6 +194,7 @@ static json_t *report_json(const struct plan_model *plan, const struct plan_mode
 {
 	const struct plan_parts parts = parts_of(plan);
 	json_t *root = json_object(), *curves = json_object(), *assumed = json_array();
+	const struct plan_work work = work_of(plan, args->compute);
 	struct plan_answer answer;
 
 	set_counts(root, plan);
@@ -185,6 +221,7 @@ static json_t *report_json(const struct plan_model *plan, const struct plan_mode
 	tool_json_set(root, "assumed", assumed);
 	answer = answer_of(plan);
 	plan_answer_json(&answer, args->compute, root);
+	tool_json_set(root, "machines", plan_machines_json(args->machines, &work));
 	return root;
 }
 
@@ -194,14 +231,13 @@ static void print_counts(const struct plan_model *plan)
 {
 	char features[TOOL_TEXT_BYTES], lists[TOOL_TEXT_BYTES], maps[TOOL_TEXT_BYTES],
 		scale[32] = "";
-	const double ids = (double)plan->vertices * MAP_BYTES;
+	const double ids = (double)plan->vertices * plan->id_bytes;
 
 	if (plan->scale > 1)
 		snprintf(scale, sizeof(scale), " 1/%llu", (unsigned long long)plan->scale);
 	tool_wrap(2, "%s%s: %llu vertices, %llu edges%s, %llu train vertices", plan->model->name,
 	          scale, (unsigned long long)plan->vertices, (unsigned long long)plan->edges,
-	          plan->model->undirected ? " in both directions" : "",
-	          (unsigned long long)plan->train);
+	          plan->undirected ? " in both directions" : "", (unsigned long long)plan->train);
 	tool_wrap(2, "on disk: features %s in rows of %llu bytes, lists %s, maps of vertices %s",
 	          tool_bytes_text(features, (double)plan->feature_bytes),
 	          (unsigned long long)plan->row_bytes,
@@ -226,6 +262,9 @@ static void print_batches(const struct plan_model *plan)
 	tool_wrap(2, "batches of %u seed%s, fanout %s: %s rows each, %llu an epoch", plan->batch,
 	          plan->batch == 1 ? "" : "s", hops, tool_count_text(rows, plan->rows),
 	          (unsigned long long)plan->batches);
+	if (plan->draws_max > 0)
+		tool_wrap(2, "rows of a batch: at most %.4g a seed, as if all draws differed",
+		          plan->draws_max);
 	putchar('\n');
 }
 
@@ -253,9 +292,13 @@ static void explain(const struct plan_model *plan)
 static void print_sources(const struct plan_model *plan, const struct plan_model_args *args)
 {
 	const struct gen_curve *curve = plan->curve;
+	char drives[64] = "its first drive";
 
+	if (plan->drives > 1)
+		snprintf(drives, sizeof(drives), "%u drives at the rate of its first",
+		         plan->drives);
 	if (args->store->profile)
-		tool_wrap(2, "by the profile %s, its first drive", args->store->profile);
+		tool_wrap(2, "by the profile %s, %s", args->store->profile, drives);
 	else
 		tool_wrap(2,
 		          "rates of the machine are assumed: measure them with rung numa --json, "
@@ -298,6 +341,7 @@ int plan_model_report(const char *name, const struct plan_model *plans, uint32_t
                       const struct plan_model_args *args)
 {
 	struct plan_answers answers = { .count = count, .compute = args->compute };
+	struct plan_work work;
 
 	for (uint32_t i = 0; i < count; i++)
 		answers.answer[i] = answer_of(&plans[i]);
@@ -318,5 +362,7 @@ int plan_model_report(const char *name, const struct plan_model *plans, uint32_t
 	print_sources(plans, args);
 	if (args->explain)
 		explain(plans);
+	work = work_of(plans, args->compute);
+	plan_machines_print(args->machines, &work);
 	return TOOL_DONE;
 }

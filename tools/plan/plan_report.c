@@ -118,6 +118,7 @@ json_t *plan_json(const struct tool_data *data, const struct plan_args *args,
 	const struct rung_plan_slots *slots = rung_plan_slots(plan);
 	const struct rung_plan_cache *cache = rung_plan_cache(plan);
 	struct plan_answer answer;
+	struct plan_work work;
 	json_t *root = json_object(), *slots_json = json_object(), *cache_json = json_object();
 
 	tool_json_set(slots_json, "count", tool_json_u64(slots->slot_count));
@@ -151,6 +152,8 @@ json_t *plan_json(const struct tool_data *data, const struct plan_args *args,
 	tool_json_set(root, "seeds", tool_json_u64(prediction->seed_count));
 	answer = plan_answer_of(data->ds, plan, traffic);
 	plan_answer_json(&answer, args->compute, root);
+	work = plan_work_of(data, args, prediction);
+	tool_json_set(root, "machines", plan_machines_json(&args->machines, &work));
 	return root;
 }
 
@@ -249,6 +252,7 @@ void plan_print(const struct tool_data *data, const struct plan_args *args,
 {
 	const struct plan_answer answer =
 		plan_answer_of(data->ds, data->plan, &prediction->traffic);
+	struct plan_work work;
 
 	plan_print_counts(data->ds, args, prediction);
 	print_gpus(rung_plan_device(data->plan));
@@ -256,4 +260,6 @@ void plan_print(const struct tool_data *data, const struct plan_args *args,
 	plan_print_rates(args->store.profile, prediction->traffic.forecast.assumed);
 	if (args->explain)
 		explain(data, args, prediction);
+	work = plan_work_of(data, args, prediction);
+	plan_machines_print(&args->machines, &work);
 }

@@ -158,6 +158,7 @@ struct plan_work plan_work_of(const struct tool_data *data, const struct plan_ar
 	const double sampled = (double)traffic->batches_sampled;
 	const struct rung_dataset_file *file;
 	struct plan_work work = {
+		.sector_bytes = traffic->sector_bytes,
 		.feature_bytes = rows_bytes(data->plan),
 		.memory_share = memory_rows(data->plan) / (double)info->vertex_count,
 		.served = 1 - answer.tiers[answer.tier_count - 1].share,

@@ -11,6 +11,8 @@
 #include "plan/plan_machines.h"
 #include "plan/plan_rates.h"
 
+#define PAGE 4096u
+
 /* descending, as the arrangements are */
 const double plan_prefixes[PLAN_PREFIXES] = { 0.8, 0.6, 0.4, 0.2 };
 
@@ -37,6 +39,17 @@ static double storage_seconds(const struct plan_machines *plan, double share, in
 	if (lists && work->list_reads > 0)
 		seconds += work->list_reads * plan_read_seconds(shared, depth, list_bytes);
 	return seconds;
+}
+
+double plan_sector_rest(uint64_t row_bytes, uint32_t sector_bytes)
+{
+	uint64_t divisor = sector_bytes, rest = row_bytes % divisor, next;
+
+	for (; rest > 0; rest = next) {
+		next = divisor % rest;
+		divisor = rest;
+	}
+	return (double)(sector_bytes - divisor);
 }
 
 double plan_fetch_seconds(const struct plan_machines_args *args, double bytes)
@@ -163,6 +176,11 @@ void plan_machines_init(struct plan_machines *plan, const struct plan_machines_a
 	}
 	add_shared(plan);
 	add_memory(plan);
+	plan->page_bytes =
+		(work->row_read_bytes +
+	         work->row_reads * (plan_sector_rest(work->row_bytes, PAGE) -
+	                            plan_sector_rest(work->row_bytes, work->sector_bytes))) /
+		work->cold_rows;
 	plan->storage_even = work->row_read_bytes / work->row_seconds;
 	plan->advice = choose(plan);
 }

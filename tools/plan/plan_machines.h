@@ -28,10 +28,11 @@ extern const double plan_prefixes[PLAN_PREFIXES];
 /** The work of a batch in the plan of one machine. */
 struct plan_work {
 	uint64_t row_bytes;
-	double copy_bytes;    /**< of all files */
-	double feature_bytes; /**< part of it */
-	double memory_share;  /**< of the rows that are in memory */
-	double served;        /**< share of the requests that it serves, without the cache */
+	uint32_t sector_bytes; /**< unit of reads */
+	double copy_bytes;     /**< of all files */
+	double feature_bytes;  /**< part of it */
+	double memory_share;   /**< of the rows that are in memory */
+	double served;         /**< share of the requests that it serves, without the cache */
 	uint64_t seeds;
 	uint32_t batch;
 	double cold_rows; /**< the other requests; a cache may serve some of them */
@@ -68,6 +69,9 @@ struct plan_machines {
 	 * memory of other machines, which rung does not serve. Without reads there are none. */
 	struct plan_arrangement arrangement[PLAN_ARRANGEMENTS];
 	uint32_t count;
+	/** bytes read per cold row in pages of 4096 bytes, the unit on file systems that report
+	 * none */
+	double page_bytes;
 	double storage_even; /**< NIC with which shared storage is as fast as local drives */
 	double memory_even;  /**< the same for the memory of other machines */
 	uint32_t advice;     /**< index of an arrangement */
@@ -76,6 +80,10 @@ struct plan_machines {
 /** Compute all arrangements. */
 void plan_machines_init(struct plan_machines *plan, const struct plan_machines_args *args,
                         const struct plan_work *work);
+
+/** Bytes that a read of rows has on average in addition to the rows, in whole sectors: rows begin
+ * at all multiples of the greatest common divisor equally often. */
+double plan_sector_rest(uint64_t row_bytes, uint32_t sector_bytes);
 
 /** Seconds in which all machines fetch `bytes` bytes each. */
 double plan_fetch_seconds(const struct plan_machines_args *args, double bytes);

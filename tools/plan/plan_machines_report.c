@@ -35,13 +35,18 @@ static json_t *arrangement_json(const struct plan_arrangement *place)
 /* Ratios of the cold rows; null without them. */
 static void set_ratios(json_t *root, const struct plan_machines *plan)
 {
-	static const char *const names[] = { "reads_per_cold_row", "bytes_per_cold_row",
-		                             "local_reads_per_s", "break_even_storage_bytes_per_s",
+	static const char *const names[] = { "reads_per_cold_row",
+		                             "bytes_per_cold_row",
+		                             "bytes_per_cold_row_in_pages",
+		                             "local_reads_per_s",
+		                             "break_even_storage_bytes_per_s",
 		                             "break_even_memory_bytes_per_s" };
 	const struct plan_work *work = &plan->work;
 	const double values[] = { work->row_reads / work->cold_rows,
 		                  work->row_read_bytes / work->cold_rows,
-		                  work->row_reads / work->row_seconds, plan->storage_even,
+		                  plan->page_bytes,
+		                  work->row_reads / work->row_seconds,
+		                  plan->storage_even,
 		                  plan->memory_even };
 
 	for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++)
@@ -223,6 +228,12 @@ static void print_remote(const struct plan_machines *plan)
 	decimal(nic, plan->args.nic);
 	tool_wrap(2, "shared storage: %s/s / %.0f bytes read per cold row = %s cold rows/s", nic,
 	          row_bytes, tool_count_text(text, plan->args.nic / row_bytes));
+	if (plan->page_bytes > row_bytes)
+		tool_wrap(2,
+		          "file systems that report no alignment are read in pages of 4096 bytes: "
+		          "%.0f bytes per cold row, %s cold rows/s",
+		          plan->page_bytes,
+		          tool_count_text(text, plan->args.nic / plan->page_bytes));
 	print_storage(plan);
 	tool_wrap(2, "* other memory: %s/s / (%.0f bytes x %u/%u) = %s cold rows/s", nic,
 	          fmin(row_bytes, (double)work->row_bytes), plan->args.machines - 1,

@@ -9,6 +9,7 @@
 #define SEED_BYTES   8u /* of a train vertex in memory */
 #define OFFSET_BYTES 8u /* of a list in the file */
 #define SCORE_BYTES  4u
+#define SECTOR       512u /* of a drive */
 
 static double cold_rows(const struct plan_model *plan)
 {
@@ -88,6 +89,7 @@ static struct plan_work work_of(const struct plan_model *plan, double compute)
 	const double vertices = (double)plan->vertices;
 	struct plan_work work = {
 		.row_bytes = plan->row_bytes,
+		.sector_bytes = SECTOR,
 		.feature_bytes = (double)plan->feature_bytes,
 		.memory_share = (double)division->rows / vertices,
 		.served = division->row_hits,
@@ -104,7 +106,8 @@ static struct plan_work work_of(const struct plan_model *plan, double compute)
 	};
 
 	work.row_read_bytes = plan->rows * (1 - division->row_hits - division->cache_hits) *
-	                      (double)plan->row_bytes;
+	                              (double)plan->row_bytes +
+	                      division->row_reads * plan_sector_rest(plan->row_bytes, SECTOR);
 	/* lists and their offsets, both maps, scores and the train split */
 	work.copy_bytes = work.feature_bytes + (double)plan->lists_bytes +
 	                  vertices * (OFFSET_BYTES + 2.0 * plan->id_bytes + SCORE_BYTES) +

@@ -98,6 +98,17 @@ class Arithmetic(Machines):
                   plan["machines"]["copy_bytes"] - 0.8 * plan["feature_bytes"])
         self.assertEqual([0.8, 0.6, 0.4, 0.2], [key for key in places if not isinstance(key, str)])
 
+    def test_rows_are_read_in_whole_sectors(self):
+        # rows of 384 bytes begin at multiples of 128 in a sector: 384 bytes more; those of 1000
+        # bytes, at multiples of 8: 504 bytes more; those of 256 bytes: half a sector
+        for row_bytes, rest in ((384, 384), (1000, 504), (256, 256), (512, 0), (4096, 0)):
+            machines = self.plan("--row-bytes", row_bytes)["machines"]
+            self.near(machines["bytes_per_cold_row"],
+                      row_bytes + machines["reads_per_cold_row"] * rest)
+        machines = self.plan()["machines"]
+        self.near(machines["bytes_per_cold_row_in_pages"],
+                  1536 + machines["reads_per_cold_row"] * (4096 - 512))
+
     def test_the_rate_of_the_storage(self):
         plan = self.plan("--shared", "100MB")
         self.assertEqual(plan["machines"]["shared_bytes_per_s"], 100e6)

@@ -11,6 +11,7 @@
  * requests are served by memory, which has a tenth of the rows. */
 static const struct plan_work batch = {
 	.row_bytes = 1536,
+	.sector_bytes = 512,
 	.copy_bytes = 12e9,
 	.feature_bytes = 10e9,
 	.memory_share = 0.1,
@@ -60,6 +61,24 @@ Test(machines, seeds_are_divided_and_the_remainder_is_skipped)
 	cr_assert_eq(planned(1e9, 0, &work).batches, 11);
 	work.seeds = 3;
 	cr_assert_eq(planned(1e9, 0, &work).batches, 1);
+}
+
+Test(machines, reads_consist_of_whole_sectors)
+{
+	static const struct {
+		uint64_t row_bytes;
+		uint32_t sector_bytes;
+		double rest;
+	} cases[] = {
+		{ 1536, 512, 0 },     { 388, 512, 508 }, { 256, 512, 256 }, { 768, 512, 256 },
+		{ 1536, 4096, 3584 }, { 4096, 4096, 0 }, { 1, 512, 511 },   { 8192, 4096, 0 }
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		cr_assert_eq(plan_sector_rest(cases[i].row_bytes, cases[i].sector_bytes),
+		             cases[i].rest);
+	/* 500 reads of whole pages: 500 x 3584 bytes more for 1000 rows */
+	expect(planned(1e9, 0, &batch).page_bytes, 2000 + 1792);
 }
 
 Test(machines, own_copies_read_from_their_drives)

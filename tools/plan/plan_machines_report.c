@@ -117,9 +117,9 @@ static const char *title(char text[TOOL_TEXT_BYTES], const struct plan_arrangeme
 
 static void print_table(const struct plan_machines *plan)
 {
-	static const char *const headings[] = { "arrangement", "local disk",   "fetched in",
-		                                "cold rows/s", "from storage", "batch",
-		                                "epoch",       "limit",        "" };
+	static const char *const headings[] = { "arrangement", "disk",    "fetch",
+		                                "rows/s",      "storage", "batch",
+		                                "epoch",       "limit",   "" };
 	struct tool_table *table = tool_table_new("lrrrrrrll");
 	char text[TOOL_TEXT_BYTES];
 

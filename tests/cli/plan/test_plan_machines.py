@@ -300,11 +300,10 @@ class Documentation(CliTest):
         words = shlex.split(re.sub(r"^\$ rung", RUNG, command.strip()))
         done = subprocess.run(words, capture_output=True, text=True, check=True, cwd=SOURCE,
                               env=self.environment())
-        lines = [("    " + line).rstrip() + "\n" for line in done.stdout.splitlines()]
-        return match[1] + "".join(lines)
+        return match[1] + done.stdout
 
     def test_worked_plans(self):
-        pattern = re.compile(r"^(    \$ rung plan (?:.*\\\n)*.*\n)((?:    .*\n|\n(?=    ))*)", re.M)
+        pattern = re.compile(r"(?<=^```\n)(\$ rung plan (?:.*\\\n)*.*\n)((?:(?!```).*\n)*)", re.M)
         self.assertTrue(pattern.search(self.page))
         current = pattern.sub(self.printed, self.page)
         if os.environ.get("RUNG_UPDATE_GOLDEN"):

@@ -312,6 +312,17 @@ class Documentation(CliTest):
         else:
             self.assertEqual(self.page, current)
 
+    def test_scripts_have_the_right_syntax(self):
+        found = re.findall(r"^```(bash|python)\n(.*?)^```", self.page, re.M | re.S)
+        self.assertGreater(len(found), 7)
+        for language, text in found:
+            if language == "python":
+                compile(text, "CLUSTER.md", "exec")
+            else:
+                done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True,
+                                      check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), text)
+
     def value(self, text):
         number, unit = re.fullmatch(r"([\d.]+) ?(.*)", text).groups()
         scale = self.UNITS.get(unit[:1], 1) if unit not in ("ms", "min", "s") else \

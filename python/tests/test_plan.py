@@ -110,7 +110,7 @@ def test_the_command_has_the_same_numbers(command, large, machine, given):
         "cold_list_blocks_per_batch", "list_read_bytes_per_batch", "list_nvme_seconds_per_batch",
         "gpu_seconds_per_batch", "peer_seconds_per_batch", "link_seconds_per_batch",
         "served_share", "drive_bytes_per_epoch", "seconds_per_epoch_with_another_drive",
-        "compute_seconds", "idle_share", "quantize"}
+        "compute_seconds", "idle_share", "quantize", "machines"}
 
 
 @pytest.mark.parametrize("structure", [None, "auto", "128KiB"])

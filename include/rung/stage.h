@@ -38,6 +38,17 @@
  * source must store its rows uncompressed: a .npy file, a stored member of a .npz, or raw. `pad`
  * and `stripe_dirs` cannot be combined with it. Additional arrays are copied as usual.
  *
+ * Parts. With `part_count` N, N calls on several machines stage one data set on shared storage, at
+ * the same time or in any order, with the same options except `part`. The score must be a file.
+ * Part I has the ranks [V * I / N, V * (I + 1) / N) of V vertices and writes them to a features
+ * file that no other part writes. Parts other than 0 read only features and score; their work is in
+ * OUT.part-I-of-N.partial, and each is resumed and discarded as described above. Part 0 stages all
+ * else in OUT.partial. At its end it moves the files of the other parts there, checks them,
+ * publishes the dataset, and removes the folders of the parts. If a part is not complete, it
+ * returns RUNG_E_NOENT and names it; call it again with `resume` when that part is complete. A part
+ * of another job is RUNG_E_INVAL, with the first difference: the other options, the shape of the
+ * features, or the scores.
+ *
  * Presets. rung_preset_open() knows the files of public data sets in the layout of their download,
  * and reads the description of a data set (docs/DATASET.md). A description is untrusted, and can
  * name any file that the caller may read; names of files are relative to its folder. The call
@@ -143,7 +154,14 @@ struct rung_stage_opts {
 	 * this share of all rows, the hottest first: { 0.2, 0.2, 1 } puts the first 20 % on two
 	 * folders and the others on the third. NULL: one range */
 	const double *stripe_shares;
+	/** not 0: divide the ranks into this many parts, at most RUNG_FEATURE_FILES_MAX, which are
+	 * separate calls. This call stages part number `part`: see Parts at the top of this file */
+	uint32_t part_count;
+	uint32_t part; /**< below part_count */
 };
+
+/** The folder with the work of part PART > 0 of COUNT: OUT, PART and COUNT are to be printed. */
+#define RUNG_STAGE_PART_FORMAT "%s.part-%03u-of-%03u.partial"
 
 /** Initialiser: all defaults. In C++: rung_stage_opts_init(). */
 #define RUNG_STAGE_OPTS_INIT                                                                       \
@@ -173,7 +191,8 @@ struct rung_stage_report {
 	uint64_t edge_count;
 	uint64_t row_bytes;
 	uint64_t feature_bytes; /**< vertex_count * row_bytes */
-	/** size of all files of the dataset; with dry_run: the size they will have */
+	/** size of all files of the dataset, or of those that a part writes; with dry_run: the size
+	 * they will have */
 	uint64_t bytes_written;
 	uint64_t free_bytes;   /**< free space on the file system of out_dir before writing */
 	uint64_t memory_bytes; /**< peak of the memory held by the call, by its own count */
@@ -209,6 +228,8 @@ struct rung_stage_report {
 	 * column, the scales are those of the sample */
 	uint64_t quant_rows;
 	double quant_error_max, quant_error_mean, quant_clipped;
+	/** first rank and number of the rows that the call staged: all, or those of a part */
+	uint64_t rank_first, rank_count;
 };
 
 /**

@@ -354,7 +354,9 @@ int rung_fetch(const struct rung_fetch_opts *opts, struct rung_fetch_report *rep
 		rc = rung__origin_init(fetch->opts.source, &fetch->stop, &fetch->origin);
 	/* `resume`: an unfinished copy is always continued */
 	if (rc == 0)
-		rc = rung__stage_dir_init(&fetch->dir, fetch->opts.out_dir, false, true);
+		rc = rung__stage_dir_init(
+			&fetch->dir,
+			&(struct rung_stage_opts){ .out_dir = fetch->opts.out_dir, .resume = 1 });
 	if (rc == 0)
 		rc = run(fetch);
 	if (rc == 0 && report_out)

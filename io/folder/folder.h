@@ -4,6 +4,7 @@
 #define RUNG_IO_FOLDER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/base.h"
 
@@ -26,6 +27,9 @@ struct rung__stage_dir {
 	/* `force` and `resume` are options of the run; `replaces`: OUT exists and will be
 	 * replaced */
 	bool force, resume, replaces;
+	/* `part` of `part_count`, as in struct rung_stage_opts. partial_path is then that of the
+	 * part's work; part 0 works in OUT.partial */
+	uint32_t part, part_count;
 	bool keep;   /* OUT.partial has finished parts: it stays if the run fails */
 	bool staged; /* OUT is a dataset, possibly that of the job to resume */
 	/* OUT still has its journal: a run was killed after the rename, before the clean-up */

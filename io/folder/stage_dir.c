@@ -35,8 +35,12 @@ static int make_paths(struct rung__stage_dir *dir, const char *out_dir)
 	while (len > 1 && out_dir[len - 1] == '/')
 		len--;
 	dir->path = rung__format("%.*s", (int)len, out_dir);
-	dir->partial_path = rung__format("%.*s.partial", (int)len, out_dir);
 	dir->aside_path = rung__format("%.*s.replaced.partial", (int)len, out_dir);
+	if (dir->path && dir->part > 0)
+		dir->partial_path =
+			rung__format(RUNG_STAGE_PART_FORMAT, dir->path, dir->part, dir->part_count);
+	else
+		dir->partial_path = rung__format("%.*s.partial", (int)len, out_dir);
 	if (!dir->path || !dir->partial_path || !dir->aside_path)
 		return rung__fail(RUNG_E_NOMEM, "%s", out_dir);
 	while (len > 0 && out_dir[len - 1] != '/')
@@ -90,12 +94,15 @@ static int open_parent(struct rung__stage_dir *dir)
 	return rc;
 }
 
-/* Check the length of the longest temporary name, aside_name, which is longer than the name of the
- * folder itself. */
+/* Check the length of the longest temporary name, which is longer than the name of the folder
+ * itself: aside_name, or the name of a part's folder. */
 static int check_length(const struct rung__stage_dir *dir)
 {
 	const long name_max = fpathconf(dir->parent_fd, _PC_NAME_MAX);
-	const size_t bytes = strlen(dir->name), more = strlen(dir->aside_name) - bytes;
+	const size_t bytes = strlen(dir->name);
+	const size_t more = dir->part_count > 1
+	                            ? (size_t)snprintf(NULL, 0, RUNG_STAGE_PART_FORMAT, "", 1u, 1u)
+	                            : strlen(dir->aside_name) - bytes;
 
 	if (name_max <= 0 || bytes + more <= (size_t)name_max)
 		return 0;
@@ -161,14 +168,19 @@ int rung__stage_dir_check_out(struct rung__stage_dir *dir, int *fd_out)
 	return rc;
 }
 
-int rung__stage_dir_init(struct rung__stage_dir *dir, const char *out_dir, bool force, bool resume)
+int rung__stage_dir_init(struct rung__stage_dir *dir, const struct rung_stage_opts *opts)
 {
 	int rc;
 
 	*dir = (struct rung__stage_dir){
-		.parent_fd = -1, .fd = -1, .force = force, .resume = resume
+		.parent_fd = -1,
+		.fd = -1,
+		.force = opts->force,
+		.resume = opts->resume,
+		.part = opts->part,
+		.part_count = opts->part_count,
 	};
-	if ((rc = make_paths(dir, out_dir)) < 0 || (rc = check_name(dir)) < 0 ||
+	if ((rc = make_paths(dir, opts->out_dir)) < 0 || (rc = check_name(dir)) < 0 ||
 	    (rc = open_parent(dir)) < 0 || (rc = check_length(dir)) < 0)
 		return rc;
 	return rung__stage_dir_check_out(dir, NULL);
@@ -290,8 +302,9 @@ int rung__stage_dir_acquire(struct rung__stage_dir *dir, struct rung__journal *j
 		                  "%s: other processes keep creating and removing it, so it cannot "
 		                  "be locked; choose another output",
 		                  dir->partial_path);
-	/* checked under the lock, so that no other run can be between its two renames */
-	if (rc == 0)
+	/* checked under the lock, so that no other run can be between its two renames. Only part 0
+	 * renames, and locks OUT.partial */
+	if (rc == 0 && dir->part == 0)
 		rc = rung__stage_dir_resolve_aside(dir);
 	if (rc == 0)
 		rc = rung__stage_dir_check_out(dir, NULL);

@@ -7,11 +7,13 @@
 
 #include "folder/folder.h"
 #include "folder/stage_journal.h"
+#include "rung/stage.h"
 
-/** Open the parent, and check that OUT may be written. Writes nothing. Release with
- * rung__stage_dir_fini(), also after a failure. @return 0, RUNG_E_EXIST if OUT exists and must not
- * be replaced, RUNG_E_INVAL (invalid name), RUNG_E_NOMEM, or the status of errno */
-int rung__stage_dir_init(struct rung__stage_dir *dir, const char *out_dir, bool force, bool resume);
+/** Open the parent, and check that OUT may be written: out_dir, force, resume and the part of the
+ * options. Writes nothing. Release with rung__stage_dir_fini(), also after a failure. @return 0,
+ * RUNG_E_EXIST if OUT exists and must not be replaced, RUNG_E_INVAL (invalid name), RUNG_E_NOMEM,
+ * or the status of errno */
+int rung__stage_dir_init(struct rung__stage_dir *dir, const struct rung_stage_opts *opts);
 /**
  * Create and lock OUT.partial, and read its journal. The work of an earlier run is kept if it will
  * be resumed and has finished a part; otherwise it is removed. RUNG_E_BUSY if another process uses

@@ -186,12 +186,15 @@ static bool is_finished(const struct rung__journal *journal, const char *name)
 {
 	const bool features =
 		strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0;
-	/* a line of rows names only the first of its files */
+	/* a line of rows names only the first of its files. This also keeps the files that were
+	 * moved here from other parts: after the rows of part 0 are complete */
 	const char *first = features ? RUNG__FEATURES : name;
 
 	if (strcmp(name, RUNG__INDPTR) == 0) /* one step writes both files of the graph */
 		name = RUNG__INDICES;
 	return strcmp(name, RUNG__JOURNAL) == 0 || rung__journal_last_of(journal, "file", name) ||
+	       rung__journal_last_of(journal, "partitioned", name) ||
+	       rung__journal_last_of(journal, "rows", name) ||
 	       rung__journal_last_of(journal, "partitioned", first) ||
 	       rung__journal_last_of(journal, "rows", first);
 }

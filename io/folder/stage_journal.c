@@ -229,7 +229,7 @@ int rung__journal_add_sums(struct rung__journal *journal, uint64_t first, uint64
 	return rc;
 }
 
-void rung__journal_drain_sums(const struct rung__journal *journal, uint64_t block_count,
+void rung__journal_drain_sums(const struct rung__journal *journal, uint64_t first, uint64_t end,
                               uint64_t *sums)
 {
 	for (const char *line = journal->text; line && *line; line = strchr(line, '\n') + 1) {
@@ -239,9 +239,13 @@ void rung__journal_drain_sums(const struct rung__journal *journal, uint64_t bloc
 		if (strncmp(line, "sums ", 5) != 0)
 			continue;
 		block = strtoull(line + 5, &at, 10);
-		/* the bound also holds for a journal that rung did not write */
-		while (*at == ' ' && block < block_count)
-			sums[block++] = strtoull(at + 1, &at, 16);
+		/* the bounds also hold for a journal that rung did not write */
+		for (; *at == ' ' && block < end; block++) {
+			const uint64_t sum = strtoull(at + 1, &at, 16);
+
+			if (block >= first)
+				sums[block] = sum;
+		}
 	}
 }
 

@@ -14,6 +14,8 @@
  *   rows NAME ROW TAILS SUM           ranks below ROW are in their files
  *   scales BITS ...                   scales per column of quantized rows
  *   sums FIRST SUM ...                checksums of blocks, from number FIRST on
+ *   scored SUM                        of a part: the checksum of its scores
+ *   complete HOST                     of a part: all of it is checked
  */
 #ifndef RUNG_IO_STAGE_JOURNAL_H
 #define RUNG_IO_STAGE_JOURNAL_H
@@ -23,6 +25,9 @@
 
 #define RUNG__JOURNAL        "journal"
 #define RUNG__JOURNAL_RANKED "ranked" /* a run can be resumed only if the journal has this line */
+#define RUNG__JOURNAL_SCORED "scored"
+/* a part's file can be moved to part 0 only if the journal has this line */
+#define RUNG__JOURNAL_COMPLETE "complete"
 
 struct rung__journal {
 	int fd;     /* -1: not open */
@@ -62,8 +67,9 @@ int rung__journal_add(struct rung__journal *journal, const char *format, ...)
 int rung__journal_add_sums(struct rung__journal *journal, uint64_t first, uint64_t count,
                            const uint64_t *sums);
 
-/** Copy all checksums that the lines contain to sums[block_count]; other entries do not change. */
-void rung__journal_drain_sums(const struct rung__journal *journal, uint64_t block_count,
+/** Copy the checksums of blocks [first, end) that the lines contain to sums[]; other entries do not
+ * change. */
+void rung__journal_drain_sums(const struct rung__journal *journal, uint64_t first, uint64_t end,
                               uint64_t *sums);
 
 /** Write and sync the added lines. The data that they describe must be synced already.

@@ -2,8 +2,9 @@
 /*
  * Publication: one rename gives the complete OUT.partial the name OUT. renameat2() exchanges the
  * two names in one step if OUT is to be replaced. File systems without its flags need two renames,
- * with OUT.replaced.partial in between. Each folder is synced before the next step relies on it,
- * and the journal is removed last, so that a later run can always continue after a kill.
+ * with OUT.replaced.partial in between. Each folder is synced before the next step relies on it.
+ * Then the folders of parts are removed, and the journal last, so that a later run can always
+ * continue after a kill.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +18,7 @@
 #include "file/file.h"
 #include "folder/stage_dir.h"
 #include "folder/stage_entries.h"
+#include "folder/stage_part.h"
 #include "folder/stage_publish.h"
 #include "folder/stage_step.h"
 
@@ -153,8 +155,10 @@ static void drop_replaced(struct rung__stage_dir *dir)
 
 int rung__stage_dir_finish(struct rung__stage_dir *dir)
 {
-	int rc = drop_journal(dir);
+	int rc;
 
+	rung__stage_parts_remove(dir);
+	rc = drop_journal(dir);
 	if (rc < 0)
 		return rc;
 	drop_replaced(dir);
@@ -183,6 +187,8 @@ int rung__stage_dir_publish(struct rung__stage_dir *dir)
 		rc = dir->replaces ? publish_over(dir, old) : publish_new(dir);
 	if (rc == 0) {
 		rc = rung__stage_dir_sync_parent(dir);
+		if (rc == 0)
+			rung__stage_parts_remove(dir);
 		if (rc == 0)
 			rc = drop_journal(dir);
 		/* closed here, because rung__stage_dir_fini() must not remove the published

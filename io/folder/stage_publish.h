@@ -10,7 +10,8 @@
 /** Sync the parent of OUT.partial, so that its name survives a power failure: without a name its
  * journal cannot be found. */
 int rung__stage_dir_sync_parent(const struct rung__stage_dir *dir);
-/** Rename the complete OUT.partial to OUT, remove the replaced dataset, and then the journal.
+/** Rename the complete OUT.partial to OUT, remove the replaced dataset, the folders of the parts,
+ * and then the journal.
  * dir->left has a message if the replaced dataset could not be removed. */
 int rung__stage_dir_publish(struct rung__stage_dir *dir);
 /** Complete the publication of a run that was killed after the rename: OUT is `published`. */

@@ -115,13 +115,13 @@ struct partitioning {
 	uint64_t sum;         /* rows->partition_sum including the batch being written */
 };
 
-/* The bucket of a vertex: the range that contains its rank. */
+/* The bucket of a vertex: the range that contains its rank. bucket_count: its row is not
+ * written. */
 static uint64_t bucket_of(const struct partitioning *p, uint64_t vertex)
 {
-	const struct rung__stage *stage = p->rows->stage;
+	const uint64_t rank = rung__rows_rank(p->rows, vertex);
 
-	return rung__id_get(stage->rank_of_vertex, stage->manifest->index_bytes, vertex) /
-	       p->rows->plan.range_rows;
+	return rank < p->rows->row_count ? rank / p->rows->plan.range_rows : p->bucket_count;
 }
 
 /* Bytes in a bucket's last page, if it is incomplete; otherwise 0. Direct writes cover whole pages,
@@ -145,8 +145,12 @@ static void plan_batch(struct partitioning *p, uint64_t first, uint64_t count)
 	/* Count chunk c in row c + 1: after the sums, row c has the rows of all chunks before c,
 	 * and the last row has the totals. */
 	memset(p->next, 0, (size_t)((chunks + 1) * buckets * sizeof(*p->next)));
-	for (uint64_t i = 0; i < count; i++)
-		p->next[(i / p->chunk_rows + 1) * buckets + bucket_of(p, first + i)]++;
+	for (uint64_t i = 0; i < count; i++) {
+		const uint64_t b = bucket_of(p, first + i);
+
+		if (b < buckets)
+			p->next[(i / p->chunk_rows + 1) * buckets + b]++;
+	}
 	for (uint64_t c = 1; c <= chunks; c++) {
 		for (uint64_t b = 0; b < buckets; b++)
 			p->next[c * buckets + b] += p->next[(c - 1) * buckets + b];
@@ -198,6 +202,8 @@ static void partition_chunk(void *ctx, uint64_t chunk, uint64_t first, uint64_t 
 	for (uint64_t i = 0; i < count; i++) {
 		const uint64_t b = bucket_of(p, first + i);
 
+		if (b == p->bucket_count)
+			continue;
 		sum += rung__row_sum(p->rows, first + i, data + i * row_bytes);
 		memcpy(area + offsets[b] + tail_bytes(p->filled[b]) + next[b]++ * row_bytes,
 		       data + i * row_bytes, (size_t)row_bytes);
@@ -268,14 +274,14 @@ static int sync_and_note(const struct partitioning *p, uint64_t row)
 static int finish_batch(const struct partitioning *p, struct rung__jobs **jobs, uint64_t row)
 {
 	const struct rung__stage_rows *rows = p->rows;
+	const double written = (double)(p->batch_rows * rows->layout.row_bytes) *
+	                       ((double)rows->row_count / (double)rows->source_rows);
 	int rc = rung__jobs_end(*jobs);
 
 	*jobs = NULL;
 	if (rc == 0)
 		rc = sync_and_note(p, row);
-	return rc < 0 ? rc
-	              : rung__stage_advance(rows->stage, rows->what,
-	                                    p->batch_rows * rows->layout.row_bytes);
+	return rc < 0 ? rc : rung__stage_advance(rows->stage, rows->what, (uint64_t)written);
 }
 
 /* Read a batch into the area `which`, while the previous batch is written from the other area. */
@@ -294,7 +300,7 @@ static int partition_batch(struct partitioning *p, uint64_t first, uint64_t coun
  * `p`. */
 static int partition_all(struct partitioning *p, uint64_t first)
 {
-	const uint64_t row_count = p->rows->row_count, begin = first;
+	const uint64_t row_count = p->rows->source_rows, begin = first;
 	struct rung__jobs *jobs = NULL;
 	int rc = 0, failed;
 
@@ -329,10 +335,14 @@ static uint64_t partitioned_before(struct partitioning *p)
 	if (words) {
 		/* skip the rows of a range, which the schedule has read already */
 		strtoull(words, &at, 10);
-		partitioned = RUNG__MIN(strtoull(at, NULL, 10), rows->row_count);
+		partitioned = RUNG__MIN(strtoull(at, NULL, 10), rows->source_rows);
 	}
-	for (uint64_t v = 0; v < partitioned; v++)
-		p->filled[bucket_of(p, v)] += rows->layout.row_bytes;
+	for (uint64_t v = 0; v < partitioned; v++) {
+		const uint64_t b = bucket_of(p, v);
+
+		if (b < p->bucket_count)
+			p->filled[b] += rows->layout.row_bytes;
+	}
 	return partitioned;
 }
 

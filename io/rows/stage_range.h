@@ -45,7 +45,10 @@ struct rung__stage_rows {
 	struct rung__rows_schedule plan;
 	/* the source's file; fd -1: the source is in memory, streamed, or read by `reads` */
 	struct rung__direct source;
-	uint64_t row_count;
+	uint64_t source_rows; /* of the source: the vertices */
+	/* rows that are written: of the ranks from rank_first on. From here on, the rank of a row
+	 * counts from rank_first */
+	uint64_t row_count, rank_first;
 	/* rows, in rank order, that an earlier run has written, synced and recorded */
 	uint64_t done;
 	/* [plan.area_count], each of plan.area_bytes: ranges as they are written, or batches of
@@ -74,6 +77,16 @@ static inline uint64_t rung__row_sum(const struct rung__stage_rows *rows, uint64
 {
 	return rung__mix64(rung__checksum(row, (size_t)rows->layout.row_bytes) ^
 	                   rung__mix64(vertex));
+}
+
+/** The rank of a vertex's row, counted from rows->rank_first: it is not written unless this is less
+ * than rows->row_count. */
+static inline uint64_t rung__rows_rank(const struct rung__stage_rows *rows, uint64_t vertex)
+{
+	/* a rank before rank_first wraps to a large number */
+	return rung__id_get(rows->stage->rank_of_vertex, rows->stage->manifest->index_bytes,
+	                    vertex) -
+	       rows->rank_first;
 }
 
 /** The vertex with number `place` in the list of the range's vertices. */

@@ -53,11 +53,7 @@ static inline void rung__row_range_put_vertex(const struct rung__stage_rows *row
                                               const struct rung__row_range *range, uint64_t vertex,
                                               const unsigned char *row)
 {
-	const struct rung__stage *stage = rows->stage;
-
-	rung__row_range_put(
-		range, &rows->layout,
-		rung__id_get(stage->rank_of_vertex, stage->manifest->index_bytes, vertex), row);
+	rung__row_range_put(range, &rows->layout, rung__rows_rank(rows, vertex), row);
 }
 
 #endif

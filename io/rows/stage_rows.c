@@ -42,12 +42,10 @@ static void keep_rows(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
                       const unsigned char *data)
 {
 	const struct range_fill *filling = ctx;
-	const struct rung__stage *stage = filling->rows->stage;
-	const unsigned index_bytes = stage->manifest->index_bytes;
 
 	(void)chunk;
 	for (uint64_t i = 0; i < count; i++) {
-		const uint64_t rank = rung__id_get(stage->rank_of_vertex, index_bytes, first + i);
+		const uint64_t rank = rung__rows_rank(filling->rows, first + i);
 
 		/* unsigned: a rank below the range wraps to a large number */
 		if (rank - filling->range->first < filling->range->end - filling->range->first)
@@ -62,13 +60,12 @@ static void keep_rows(void *ctx, uint64_t chunk, uint64_t first, uint64_t count,
  * which "gather" reads them. Buckets do not contain vertices; this list identifies their rows. */
 static void list_vertices(const struct rung__stage_rows *rows, const struct rung__row_range *range)
 {
-	const struct rung__stage *stage = rows->stage;
-	const unsigned index_bytes = stage->manifest->index_bytes;
+	const unsigned index_bytes = rows->stage->manifest->index_bytes;
 	const uint64_t count = range->end - range->first;
 	uint64_t found = 0;
 
-	for (uint64_t v = 0; v < rows->row_count && found < count; v++) {
-		if (rung__id_get(stage->rank_of_vertex, index_bytes, v) - range->first < count)
+	for (uint64_t v = 0; v < rows->source_rows && found < count; v++) {
+		if (rung__rows_rank(rows, v) - range->first < count)
 			rung__id_set(rows->vertices, index_bytes, found++, v);
 	}
 }
@@ -136,7 +133,7 @@ static int fill(struct rung__stage_rows *rows, const struct rung__row_range *ran
 	uint64_t bucket;
 
 	if (rows->plan.kind == RUNG_ROW_ORDER_PASSES)
-		return rung__scan(rows, &span, 0, rows->row_count, keep_rows, &filling);
+		return rung__scan(rows, &span, 0, rows->source_rows, keep_rows, &filling);
 	list_vertices(rows, range);
 	if (rows->plan.kind == RUNG_ROW_ORDER_GATHER)
 		return gather(&filling);
@@ -463,7 +460,9 @@ int rung__stage_write_rows(struct rung__stage *stage, const struct rung_source *
 		.layout = *layout,
 		.plan = *plan,
 		.source.fd = -1,
-		.row_count = stage->manifest->vertex_count,
+		.source_rows = stage->manifest->vertex_count,
+		.row_count = rung__layout_rows(layout),
+		.rank_first = src == stage->features ? rung__stage_rank_first(stage) : 0,
 	};
 	int rc;
 

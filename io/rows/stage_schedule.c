@@ -43,8 +43,10 @@ const char *rung_row_order_name(enum rung_row_order plan)
 /* The input of the choice. */
 struct given {
 	const struct rung__layout *layout; /* layout of the output */
-	/* memory_bytes: budget for areas, reads and tables; the map is already subtracted */
-	uint64_t row_count, memory_bytes;
+	/* rows of the source, and those that are written */
+	uint64_t source_rows, row_count;
+	/* budget for areas, reads and tables; the map is already subtracted */
+	uint64_t memory_bytes;
 	unsigned index_bytes;
 	bool in_memory; /* the source needs no read buffers */
 	bool streamed;  /* the source produces rows in order: they cannot be read one by one */
@@ -158,18 +160,19 @@ static uint64_t size_plan(const struct given *given, enum rung_row_order kind,
 static void count_bytes(const struct given *given, struct rung__rows_schedule *plan)
 {
 	const struct rung__layout *layout = given->layout;
-	const uint64_t in = given->row_count * layout->row_bytes,
+	const uint64_t in = given->source_rows * layout->row_bytes,
+		       kept = given->row_count * layout->row_bytes,
 		       out = given->row_count * layout->row_stride;
 
-	plan->bytes_read = in;
+	plan->bytes_read = plan->kind == RUNG_ROW_ORDER_GATHER ? kept : in;
 	plan->bytes_written = out;
 	if (plan->kind == RUNG_ROW_ORDER_PASSES)
 		plan->bytes_read = plan->range_count * in;
 	if (plan->kind != RUNG_ROW_ORDER_PARTITION)
 		return;
 	/* buckets: written and read once, without padding */
-	plan->bytes_read += in;
-	plan->bytes_written += in;
+	plan->bytes_read += kept;
+	plan->bytes_written += kept;
 	for (uint32_t f = 0; f < layout->file_count; f++)
 		plan->temp_bytes +=
 			rung__partition_file_bytes(layout, plan, given->row_count, f) -
@@ -213,7 +216,8 @@ int rung__rows_schedule(struct rung__stage *stage, const struct rung_source *src
 	const bool features = src == stage->features;
 	struct given given = {
 		.layout = layout,
-		.row_count = stage->manifest->vertex_count,
+		.source_rows = stage->manifest->vertex_count,
+		.row_count = rung__layout_rows(layout),
 		.index_bytes = stage->manifest->index_bytes,
 		.memory_bytes = stage->memory_bytes > others ? stage->memory_bytes - others : 0,
 		.in_memory = rung__source_location(src).data,

@@ -60,6 +60,38 @@ void rung__stage_phase(struct rung__stage *stage, const char *name)
 		report->phases[report->phase_count++].name = name;
 }
 
+struct rung__layout rung__stage_features_layout(const struct rung__stage *stage)
+{
+	struct rung__layout layout = rung__manifest_features_layout(stage->manifest);
+	const struct rung__range *range = &layout.ranges[stage->opts.part];
+	const uint64_t row_count = range->end - range->stored_first;
+
+	if (stage->opts.part_count > 0) {
+		layout.ranges[0] = rung__range_of_all(row_count, 1, row_count);
+		layout.range_count = layout.file_count = 1;
+	}
+	return layout;
+}
+
+const char *rung__stage_features_name(const struct rung__stage *stage)
+{
+	return stage->manifest->files[stage->opts.part].name;
+}
+
+uint64_t rung__stage_rank_first(const struct rung__stage *stage)
+{
+	return stage->manifest->ranges[stage->opts.part].stored_first;
+}
+
+bool rung__stage_writes(const struct rung__stage *stage, uint32_t file)
+{
+	const struct rung_stage_opts *opts = &stage->opts;
+
+	if (opts->part_count > 0 && file < opts->part_count)
+		return file == opts->part;
+	return opts->part == 0;
+}
+
 bool rung__stage_file_done(const struct rung__stage *stage, const char *name)
 {
 	return rung__journal_last_of(&stage->journal, "file", name) != NULL;

@@ -83,7 +83,8 @@ struct rung__stage {
 	/* lines that stage_job.c writes; `job` ends with job_inputs, the lines of the
 	 * inputs */
 	char *job, *job_inputs;
-	uint64_t *sums; /* [manifest->block_count] checksums of all files */
+	uint64_t score_sum; /* checksum of the given scores, which the parts of a dataset compare */
+	uint64_t *sums;     /* [manifest->block_count] checksums of all files */
 	/* [RUNG__STAGE_BUFFER_BYTES], page-aligned, for one file at a time */
 	unsigned char *buffer;
 	uint64_t step_done, step_total; /* bytes done and total of the current step, for progress */
@@ -99,11 +100,25 @@ struct rung__stage {
 #define RUNG__STAGE_CURE                                                                           \
 	"put the file back and continue with --resume, or start from scratch with --force"
 
+/** The end of messages about another part that does not fit. */
+#define RUNG__STAGE_PART_CURE                                                                      \
+	"stage this part again with --force, with the sources and options of part 0"
+
 /** Bytes of memory held from the first phase to the last: splits, checksums, the buffer, and the
  * sources' own memory. */
 uint64_t rung__stage_fixed_bytes(const struct rung__stage *stage);
 /** Bytes of `maps` maps between vertices and ranks. */
 uint64_t rung__stage_map_bytes(const struct rung__stage *stage, unsigned maps);
+
+/** Layout of the features files that this run writes: of all, or of that of its part, whose ranks
+ * then count from rung__stage_rank_first(). */
+struct rung__layout rung__stage_features_layout(const struct rung__stage *stage);
+/** Name of the first of them. The manifest must be laid out. */
+const char *rung__stage_features_name(const struct rung__stage *stage);
+/** The first rank of the rows in them. */
+uint64_t rung__stage_rank_first(const struct rung__stage *stage);
+/** Whether this run writes file number `file` of the manifest. */
+bool rung__stage_writes(const struct rung__stage *stage, uint32_t file);
 
 /** Whether the journal that was found lists a file as finished. */
 bool rung__stage_file_done(const struct rung__stage *stage, const char *name);

@@ -16,12 +16,11 @@
 #include "rows/stage_probe.h"
 #include "rows/stage_rows.h"
 #include "stage/stage_check.h"
-#include "stage/stage_finished.h"
 #include "stage/stage_graph.h"
 #include "stage/stage_input.h"
 #include "stage/stage_job.h"
 #include "stage/stage_memory.h"
-#include "stage/stage_space.h"
+#include "stage/stage_parts.h"
 #include "stage/stage_write.h"
 
 /* Report the row order, costs and measured rates of the features. Labels and arrays have their own
@@ -59,9 +58,13 @@ static int fill_report(struct rung__stage *stage)
 	report->row_bytes = m->features.row_bytes;
 	report->feature_bytes = m->vertex_count * m->features.row_bytes;
 	report->memory_bytes = rung__stage_memory_of(stage);
-	report->bytes_written = m->text_bytes + m->checksums.bytes;
+	report->rank_first = rung__stage_rank_first(stage);
+	report->rank_count = m->vertex_count;
+	if (stage->opts.part_count > 0)
+		report->rank_count = m->ranges[stage->opts.part].end - report->rank_first;
+	report->bytes_written = stage->opts.part > 0 ? 0 : m->text_bytes + m->checksums.bytes;
 	for (uint32_t i = 0; i < m->file_count; i++)
-		report->bytes_written += m->files[i].bytes;
+		report->bytes_written += rung__stage_writes(stage, i) ? m->files[i].bytes : 0;
 	report_rows(stage);
 	return 0;
 }
@@ -70,7 +73,7 @@ static int fill_report(struct rung__stage *stage)
  * copied. */
 static int write_rows(struct rung__stage *stage)
 {
-	const struct rung__layout features = rung__manifest_features_layout(stage->manifest);
+	const struct rung__layout features = rung__stage_features_layout(stage);
 	const char *phase = NULL;
 	int rc = 0;
 
@@ -79,7 +82,7 @@ static int write_rows(struct rung__stage *stage)
 		rc = rung__stage_scales(stage);
 		if (rc == 0)
 			rc = rung__stage_write_rows(stage, stage->features, "features",
-			                            RUNG__FEATURES, &features,
+			                            rung__stage_features_name(stage), &features,
 			                            &stage->features_plan);
 	}
 	for (uint32_t i = 0; rc == 0 && i < stage->extra_count; i++) {
@@ -109,7 +112,7 @@ static void begin_files(struct rung__stage *stage)
 		stage->step_total += m->files[i].bytes;
 }
 
-/* Write all files and, last, the manifest under its temporary name. */
+/* Write all files, or those of the part, and, last, the manifest under its temporary name. */
 static int write_all(struct rung__stage *stage)
 {
 	int rc;
@@ -124,11 +127,13 @@ static int write_all(struct rung__stage *stage)
 	/* The graph comes before the rows: relabelling frees the graph and one of the two maps, and
 	 * the rows then use that memory. */
 	if ((rc = rung__stage_rank(stage)) < 0 || (rc = rung__stage_relabel(stage)) < 0 ||
-	    (rc = write_rows(stage)) < 0)
+	    (rc = write_rows(stage)) < 0 || stage->opts.part > 0)
 		return rc;
 	rung__stage_phase(stage, "files");
 	begin_files(stage);
 	rc = rung__stage_write_splits(stage);
+	if (rc == 0)
+		rc = rung__stage_parts_assemble(stage);
 	return rc < 0 ? rc : rung__stage_write_manifest(stage);
 }
 
@@ -166,17 +171,25 @@ static int check_written(struct rung__stage *stage)
 static int start_or_resume(struct rung__stage *stage)
 {
 	int rc = rung__stage_dir_acquire(&stage->dir, &stage->journal);
+	bool complete = false;
 
 	if (rc == 0)
 		rc = stage->dir.keep ? resume(stage) : rung__stage_job_note(stage);
+	if (rc == 0 && stage->opts.part > 0)
+		rc = rung__stage_part_again(stage, &complete);
+	if (complete)
+		return rc < 0 ? rc : fill_report(stage);
 	/* Space is checked twice. The features are most of the data, so the first check often finds
 	 * a full disk before the graph is read; the second one knows the number of edges. */
 	if (rc < 0 || (rc = rung__stage_check_space(stage)) < 0 ||
 	    (rc = rung__stage_fix_counts(stage)) < 0 || (rc = rung__stage_check_space(stage)) < 0 ||
 	    (rc = write_all(stage)) < 0 || (rc = fill_report(stage)) < 0 ||
-	    (rc = rung__stage_measure_quantized(stage)) < 0 || (rc = check_written(stage)) < 0)
+	    (rc = rung__stage_measure_quantized(stage)) < 0)
 		return rc;
-	return rung__stage_dir_publish(&stage->dir);
+	if (stage->opts.part > 0)
+		return rung__stage_part_end(stage);
+	rc = check_written(stage);
+	return rc < 0 ? rc : rung__stage_dir_publish(&stage->dir);
 }
 
 /* Fill in the report without writing. If the graph stays in files, its edges can be counted only by
@@ -187,7 +200,7 @@ static int dry_run(struct rung__stage *stage)
 
 	if (stage->in_files)
 		stage->manifest->edge_count = stage->edge_count_max;
-	else
+	else if (stage->opts.part == 0)
 		rc = rung__stage_load_graph(stage);
 	if (rc == 0)
 		rc = rung__stage_check_space(stage);
@@ -257,10 +270,12 @@ int rung_stage(const struct rung_stage_opts *opts, struct rung_stage_report *rep
 			RUNG_E_INVAL,
 			"staging: row order %d is not a valid value; use enum rung_row_order",
 			(int)stage.opts.row_order);
+	rc = rung__stage_parts_check(&stage.opts);
+	if (rc < 0)
+		return rc;
 	stage.threads = rung__threads(stage.opts.threads);
 	stage.manifest = rung__zalloc(sizeof(*stage.manifest));
-	rc = stage.manifest ? rung__stage_dir_init(&stage.dir, stage.opts.out_dir, stage.opts.force,
-	                                           stage.opts.resume)
+	rc = stage.manifest ? rung__stage_dir_init(&stage.dir, &stage.opts)
 	                    : rung__fail(RUNG_E_NOMEM, "staging %s", stage.opts.out_dir);
 	if (rc == 0)
 		rc = run(&stage);

@@ -176,6 +176,20 @@ int rung__stage_check_done(struct rung__stage *stage)
 	return check_files(stage, stage->dir.partial_path, RUNG__STAGE_CURE, false);
 }
 
+int rung__stage_check_part(struct rung__stage *stage)
+{
+	const struct rung__manifest *m = stage->manifest;
+	struct check check = { .stage = stage,
+		               .file = &m->files[stage->opts.part],
+		               .dir = stage->dir.partial_path,
+		               .cure = RUNG__STAGE_CURE };
+
+	stage->step_done = 0;
+	stage->step_total = checked_bytes(check.file);
+	check.sums = stage->sums + check.file->first_block;
+	return check_file(&check);
+}
+
 int rung__stage_check_all(struct rung__stage *stage, const char *dir, const char *cure)
 {
 	const struct rung__manifest *m = stage->manifest;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Checks the files of a folder against their checksums before staging relies on them. */
+/** Checks the files of a folder against their checksums before staging relies on them, and finished
+ * datasets. */
 #ifndef RUNG_IO_STAGE_CHECK_H
 #define RUNG_IO_STAGE_CHECK_H
 
@@ -19,5 +20,14 @@ int rung__stage_check_done(struct rung__stage *stage);
 /** Check all files of stage->manifest in the folder stage->dir.fd. Messages call the folder `dir`
  * and end with `cure`. */
 int rung__stage_check_all(struct rung__stage *stage, const char *dir, const char *cure);
+/** Check the features file of a part other than 0 in its folder. */
+int rung__stage_check_part(struct rung__stage *stage);
+
+/* ---- stage_finished.c ---- */
+
+/** Check whether OUT, which is `staged`, is the dataset of this job. If so, its files are checked
+ * and the run is finished. A different dataset is RUNG_E_EXIST; with `force` it will be
+ * replaced. */
+int rung__stage_finished(struct rung__stage *stage, bool *finished_out);
 
 #endif

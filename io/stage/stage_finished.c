@@ -14,7 +14,6 @@
 #include "folder/stage_publish.h"
 #include "source/npy.h"
 #include "stage/stage_check.h"
-#include "stage/stage_finished.h"
 #include "stage/stage_job.h"
 #include "stage/stage_write.h"
 
@@ -94,7 +93,8 @@ int rung__stage_finished(struct rung__stage *stage, bool *finished_out)
 	stage->report.resumed = stage->report.already_staged = 1;
 	*finished_out = true;
 	rc = check_previous(stage);
-	return rc < 0 || !stage->dir.published || stage->opts.dry_run
+	/* the clean-up is left to part 0 */
+	return rc < 0 || !stage->dir.published || stage->opts.dry_run || stage->opts.part > 0
 	               ? rc
 	               : rung__stage_dir_finish(&stage->dir);
 }

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "base/base.h"
+#include "dataset/checksum.h"
 #include "edges/edges.h"
 #include "folder/stage_publish.h"
 #include "folder/stage_step.h"
@@ -72,7 +73,7 @@ int rung__stage_count_edges(struct rung__stage *stage)
 	struct rung__edge_input input;
 	int rc = rung__graph_opts_check(&opts);
 
-	if (rc < 0)
+	if (rc < 0 || stage->opts.part > 0) /* only part 0 reads the graph */
 		return rc;
 	rc = rung__edge_input_open(&input, &opts, COUNT_BYTES);
 	stage->edge_count_max = input.pair_count_max;
@@ -227,6 +228,28 @@ static int read_score(struct rung__stage *stage)
 	return rc;
 }
 
+/* Record the checksum of the scores, which all parts must have. A part other than 0 has no files of
+ * the maps: when it is resumed, the scores are read again and must be those of before. */
+static int sum_score(struct rung__stage *stage)
+{
+	const char *words = rung__journal_last(&stage->journal, RUNG__JOURNAL_SCORED);
+
+	if (stage->score)
+		stage->score_sum =
+			rung__checksum(stage->score, (size_t)(4 * stage->manifest->vertex_count));
+	if (!words)
+		return rung__journal_add(&stage->journal, RUNG__JOURNAL_SCORED " %016" PRIx64,
+		                         stage->score_sum);
+	if (!stage->score)
+		stage->score_sum = strtoull(words, NULL, 16);
+	return stage->score_sum == strtoull(words, NULL, 16)
+	               ? 0
+	               : rung__fail(RUNG_E_CORRUPT,
+	                            "%s: the scores have changed since the part was begun; start "
+	                            "from scratch with --force",
+	                            stage->opts.score_spec);
+}
+
 static int score(struct rung__stage *stage)
 {
 	const uint64_t count = stage->manifest->vertex_count;
@@ -286,7 +309,18 @@ static int note_ranked(struct rung__stage *stage)
 	return rc;
 }
 
-/* Order the vertices by score, and write maps and score. The score is not needed afterwards. */
+/* Write the files of the maps and of the score. */
+static int write_ranks(struct rung__stage *stage)
+{
+	int rc = rung__stage_write_array(stage, RUNG__VERTEX_OF_RANK, stage->vertex_of_rank);
+
+	if (rc == 0)
+		rc = rung__stage_write_array(stage, RUNG__RANK_OF_VERTEX, stage->rank_of_vertex);
+	return rc < 0 ? rc : rung__stage_write_score(stage);
+}
+
+/* Order the vertices by score, and write maps and score. The score is not needed afterwards. Parts
+ * other than 0 write no files, and order again when they are resumed. */
 static int rank(struct rung__stage *stage)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -296,12 +330,13 @@ static int rank(struct rung__stage *stage)
 	if ((rc = adopt_maps(stage)) < 0 ||
 	    (rc = rung_rank_order(stage->score, m->vertex_count, m->index_bytes,
 	                          (uint32_t)stage->threads, stage->vertex_of_rank,
-	                          stage->rank_of_vertex)) < 0 ||
-	    (rc = rung__stage_write_array(stage, RUNG__VERTEX_OF_RANK, stage->vertex_of_rank)) <
-	            0 ||
-	    (rc = rung__stage_write_array(stage, RUNG__RANK_OF_VERTEX, stage->rank_of_vertex)) <
-	            0 ||
-	    (rc = rung__stage_write_score(stage)) < 0 || (rc = note_ranked(stage)) < 0)
+	                          stage->rank_of_vertex)) < 0)
+		return rc;
+	if (stage->opts.part == 0)
+		rc = write_ranks(stage);
+	if (rc == 0 && !rung__journal_last(&stage->journal, RUNG__JOURNAL_RANKED))
+		rc = note_ranked(stage);
+	if (rc < 0)
 		return rc;
 	rung__free(stage->score);
 	stage->score = NULL;
@@ -350,19 +385,22 @@ static int read_maps(struct rung__stage *stage)
 
 int rung__stage_rank(struct rung__stage *stage)
 {
-	int rc;
+	const bool maps =
+		stage->opts.part == 0 && rung__journal_last(&stage->journal, RUNG__JOURNAL_RANKED);
+	int rc = maps ? read_maps(stage) : score(stage);
 
-	if (rung__journal_last(&stage->journal, RUNG__JOURNAL_RANKED))
-		return read_maps(stage);
-	rc = score(stage);
-	return rc < 0 ? rc : rank(stage);
+	if (rc == 0 && stage->opts.part_count > 0)
+		rc = sum_score(stage);
+	return rc < 0 || maps ? rc : rank(stage);
 }
 
 int rung__stage_fix_counts(struct rung__stage *stage)
 {
 	const char *words = rung__journal_last(&stage->journal, RUNG__JOURNAL_RANKED);
 
-	return words ? adopt_ranked(stage, words) : rung__stage_load_graph(stage);
+	if (words)
+		return adopt_ranked(stage, words);
+	return stage->opts.part > 0 ? 0 : rung__stage_load_graph(stage);
 }
 
 /* ---- the relabelled graph ---- */
@@ -427,7 +465,7 @@ int rung__stage_relabel(struct rung__stage *stage)
 	int rc = 0;
 
 	/* indptr and indices are committed together, and indices comes last */
-	if (!rung__stage_file_done(stage, RUNG__INDICES)) {
+	if (stage->opts.part == 0 && !rung__stage_file_done(stage, RUNG__INDICES)) {
 		rc = rung__stage_load_graph(stage);
 		rung__stage_phase(stage, "relabel");
 		if (rc == 0)

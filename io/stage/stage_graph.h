@@ -13,8 +13,8 @@ int rung__stage_fix_counts(struct rung__stage *stage);
 /** Compute score and ranks, and write the files of the maps and the score; or read the maps that an
  * earlier run has written. Both maps are in memory afterwards. */
 int rung__stage_rank(struct rung__stage *stage);
-/** Write the files of the relabelled graph, unless they are finished. Frees the graph and
- * vertex_of_rank; the only map that stays in memory is rank_of_vertex. */
+/** Write the files of the relabelled graph, unless they are finished or part 0 writes them. Frees
+ * the graph and vertex_of_rank; the only map that stays in memory is rank_of_vertex. */
 int rung__stage_relabel(struct rung__stage *stage);
 /** Read the graph, unless it is loaded already, and set the manifest's edge count. */
 int rung__stage_load_graph(struct rung__stage *stage);

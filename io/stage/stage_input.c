@@ -340,8 +340,10 @@ int rung__stage_open_inputs(struct rung__stage *stage)
 	 * between opening and recording would not be noticed. */
 	if (rc < 0 || (rc = rung__stage_job_begin(stage)) < 0 || (rc = fill_names(stage)) < 0 ||
 	    (rc = fill_sampling(stage)) < 0 || (rc = fill_score(stage)) < 0 ||
-	    (rc = open_features(stage)) < 0 || (rc = open_labels(stage)) < 0 ||
-	    (rc = open_arrays(stage)) < 0 || (rc = open_score(stage)) < 0)
+	    (rc = open_features(stage)) < 0 || (rc = open_score(stage)) < 0 ||
+	    stage->opts.part > 0) /* the other inputs are those of part 0 */
+		return rc;
+	if ((rc = open_labels(stage)) < 0 || (rc = open_arrays(stage)) < 0)
 		return rc;
 	return read_splits(stage);
 }

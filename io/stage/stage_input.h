@@ -21,6 +21,10 @@ int rung__stage_quantize(struct rung__stage *stage);
  * journal. */
 int rung__stage_scales(struct rung__stage *stage);
 
+/** Whether the journal of another part has the scales per column of this one, or there are none. */
+int rung__stage_scales_compare(const struct rung__stage *stage, const struct rung__journal *journal,
+                               bool *same_out);
+
 /** Fill in the errors of quantized rows in the report. In a dry run, scales per column are those of
  * the sampled rows. */
 int rung__stage_measure_quantized(struct rung__stage *stage);

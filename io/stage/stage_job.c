@@ -152,9 +152,8 @@ static void columns_line(struct lines *lines, const char *key, const char *spec)
 	stat_line(lines, indices_key, spec, found ? &right : NULL);
 }
 
-/* The lines of all inputs, in a fixed order. The options are not checked yet, so names and specs
- * can be NULL. */
-static void inputs(struct lines *lines)
+/* The lines of the inputs that only part 0 of several reads. */
+static void other_inputs(struct lines *lines)
 {
 	const struct rung_stage_opts *opts = &lines->stage->opts;
 	char key[96];
@@ -170,9 +169,7 @@ static void inputs(struct lines *lines)
 		else
 			list_line(lines, key, spec);
 	}
-	source_line(lines, "features", opts->features);
 	source_line(lines, "labels", opts->labels);
-	source_line(lines, "score-file", opts->score_spec);
 	for (size_t i = 0; i < opts->array_count; i++) {
 		snprintf(key, sizeof(key), "array.%s",
 		         opts->arrays[i].name ? opts->arrays[i].name : "");
@@ -183,6 +180,33 @@ static void inputs(struct lines *lines)
 		         opts->splits[i].name ? opts->splits[i].name : "");
 		source_line(lines, key, opts->splits[i].spec);
 	}
+}
+
+/* The lines of all inputs, in a fixed order. The options are not checked yet, so names and specs
+ * can be NULL. */
+static void inputs(struct lines *lines)
+{
+	const struct rung_stage_opts *opts = &lines->stage->opts;
+
+	source_line(lines, "features", opts->features);
+	source_line(lines, "score-file", opts->score_spec);
+	if (opts->part == 0)
+		other_inputs(lines);
+}
+
+/* What the parts of a dataset must have in common and cannot be seen from its other lines. The
+ * inputs of parts can be copies, so only their shape counts. */
+static void parts_lines(struct lines *lines)
+{
+	const struct rung__manifest *m = lines->stage->manifest;
+	const struct rung_array_info *rows =
+		m->quant.format == RUNG_QUANT_NONE ? &m->features : &m->given;
+
+	if (lines->stage->opts.part_count == 0)
+		return;
+	line(lines, "parts", "%" PRIu32, lines->stage->opts.part_count);
+	line(lines, "rows", "%" PRIu64 " of %" PRIu64 " bytes, %s", m->vertex_count,
+	     rows->row_bytes, rung_dtype_name(rows->dtype));
 }
 
 /* The graphs with the names of their vertices and edges. Default names are left out, so that the
@@ -215,6 +239,7 @@ static void options(struct lines *lines)
 		at += (uint32_t)snprintf(fanouts + at, sizeof(fanouts) - at, "%s%" PRIu32,
 		                         i ? "," : "", m->fanouts[i]);
 	graphs_line(lines);
+	parts_lines(lines);
 	line(lines, "splits", "%zu", opts->split_count);
 	line(lines, "arrays", "%zu", opts->array_count);
 	line(lines, "sampling", "fanouts %s, batches of %" PRIu32 ", draws %d", fanouts,
@@ -343,21 +368,48 @@ int rung__stage_job_note(struct rung__stage *stage)
 	return rc;
 }
 
+/* The same for the lines of a journal, which also have the program. */
+static bool find_in_journal(const struct rung__stage *stage, const char *job,
+                            const struct rung__journal *journal, struct difference *found)
+{
+	*found = (struct difference){ .key = PRODUCER,
+		                      .key_bytes = (int)strlen(PRODUCER),
+		                      .was = rung__journal_last(journal, JOB PRODUCER),
+		                      .is = stage->manifest->producer };
+	return !found->was || strlen(found->is) != (size_t)value_bytes(found->was) ||
+	       strncmp(found->was, found->is, strlen(found->is)) != 0 ||
+	       find_difference(job, journal->text, JOB, found);
+}
+
 int rung__stage_job_check(const struct rung__stage *stage)
 {
-	struct difference found = { .key = PRODUCER,
-		                    .key_bytes = (int)strlen(PRODUCER),
-		                    .is = stage->manifest->producer };
+	struct difference found;
 
-	found.was = rung__journal_last(&stage->journal, JOB PRODUCER);
-	if (found.was && strlen(found.is) == (size_t)value_bytes(found.was) &&
-	    strncmp(found.was, found.is, strlen(found.is)) == 0 &&
-	    !find_difference(stage->job, stage->journal.text, JOB, &found))
+	if (!find_in_journal(stage, stage->job, &stage->journal, &found))
 		return 0;
 	return fail_difference(
 		RUNG_E_INVAL, stage->dir.partial_path, "the unfinished work is that of another job",
 		&found,
 		"resume with the options it was begun with, or start from scratch with --force");
+}
+
+int rung__stage_job_check_part(const struct rung__stage *stage, const char *path,
+                               const struct rung__journal *journal)
+{
+	const char *host = rung__journal_last(journal, RUNG__JOURNAL_COMPLETE);
+	const size_t bytes = strlen(stage->job) - strlen(stage->job_inputs);
+	char *options = rung__format("%.*s", (int)bytes, stage->job), what[320];
+	struct difference found;
+	int rc = 0;
+
+	if (!options)
+		return fail_memory(stage);
+	snprintf(what, sizeof(what), "was written on %.*s for another job",
+	         RUNG__MIN(value_bytes(host), 256), host ? host : "nothing");
+	if (find_in_journal(stage, options, journal, &found))
+		rc = fail_difference(RUNG_E_INVAL, path, what, &found, RUNG__STAGE_PART_CURE);
+	rung__free(options);
+	return rc;
 }
 
 int rung__stage_job_check_finished(const struct rung__stage *stage, const char *recorded)

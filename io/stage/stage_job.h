@@ -15,6 +15,10 @@ int rung__stage_job_note(struct rung__stage *stage);
 /** Compare with the journal that was found. RUNG_E_INVAL if it belongs to another job; the message
  * names the first difference. */
 int rung__stage_job_check(const struct rung__stage *stage);
+/** Compare the options and the shape of the inputs with the journal of another part. RUNG_E_INVAL
+ * with the host that wrote it and the first difference. */
+int rung__stage_job_check_part(const struct rung__stage *stage, const char *path,
+                               const struct rung__journal *journal);
 /** Compare with the record of a finished dataset. RUNG_E_EXIST if it belongs to another job (the
  * message names the first difference), or if `recorded` is NULL. */
 int rung__stage_job_check_finished(const struct rung__stage *stage, const char *recorded);

@@ -164,6 +164,30 @@ static int choose_ranges(const struct rung_stage_opts *opts, struct rung__manife
 	return rc;
 }
 
+/* One range in one file for each part. */
+static int choose_parts(const struct rung_stage_opts *opts, struct rung__manifest *m)
+{
+	const uint64_t parts = opts->part_count;
+
+	if (m->vertex_count < parts)
+		return rung__fail(RUNG_E_INVAL,
+		                  "staging: %" PRIu64 " rows cannot be divided into %" PRIu64
+		                  " parts; give fewer parts",
+		                  m->vertex_count, parts);
+	m->range_count = (uint32_t)parts;
+	for (uint64_t p = 0, first = 0, end; p < parts; p++, first = end) {
+		/* vertex_count * (p + 1) / parts, without overflow */
+		end = m->vertex_count / parts * (p + 1) + m->vertex_count % parts * (p + 1) / parts;
+		m->ranges[p] = (struct rung__range){ .end = end,
+			                             .stored_first = first,
+			                             .stored_end = end,
+			                             .file_first = p,
+			                             .file_count = 1,
+			                             .block_rows = end - first };
+	}
+	return 0;
+}
+
 int rung__stage_choose_layout(struct rung__stage *stage)
 {
 	const struct rung_stage_opts *opts = &stage->opts;
@@ -181,8 +205,9 @@ int rung__stage_choose_layout(struct rung__stage *stage)
 	if (opts->in_place)
 		return leave_in_place(stage);
 	m->row_stride = rung__padded_stride(m->features.row_bytes, opts->pad);
-	m->feature_file_count = (uint32_t)RUNG__MAX(opts->stripe_count, 1u);
+	m->feature_file_count =
+		RUNG__MAX(opts->part_count, (uint32_t)RUNG__MAX(opts->stripe_count, 1u));
 	stage->report.row_stride = m->row_stride;
 	stage->report.feature_file_count = m->feature_file_count;
-	return choose_ranges(opts, m);
+	return opts->part_count > 0 ? choose_parts(opts, m) : choose_ranges(opts, m);
 }

@@ -53,8 +53,9 @@ static uint64_t rank_bytes(const struct rung__stage *stage)
 	       rung__stage_map_bytes(stage, 1);
 }
 
-/* Memory with a loaded graph: the graph, plus the largest of reading it, of scoring, and of
- * relabelling, which holds a second graph with score, maps and the buffers of sorting. */
+/* Memory with a loaded graph, or of a part that loads none: the graph, plus the largest of reading
+ * it, of scoring, and of relabelling, which holds a second graph with score, maps and the buffers
+ * of sorting. */
 static uint64_t in_memory_bytes(const struct rung__stage *stage, uint64_t edge_count)
 {
 	const struct rung__manifest *m = stage->manifest;
@@ -62,6 +63,8 @@ static uint64_t in_memory_bytes(const struct rung__stage *stage, uint64_t edge_c
 	const uint64_t loading =
 		8 * m->vertex_count + LOAD_EDGE_BYTES * RUNG__MIN(edge_count, LOAD_EDGES_MAX);
 
+	if (stage->opts.part > 0)
+		return rank_bytes(stage);
 	return graph + RUNG__MAX(loading, RUNG__MAX(graph + rank_bytes(stage),
 	                                            score_bytes(stage, edge_count)));
 }
@@ -144,7 +147,7 @@ static int bound_blocks(struct rung__stage *stage)
 
 int rung__stage_divide_memory(struct rung__stage *stage)
 {
-	const struct rung__layout features = rung__manifest_features_layout(stage->manifest);
+	const struct rung__layout features = rung__stage_features_layout(stage);
 	uint64_t least, left;
 	int rc = bound_blocks(stage);
 
@@ -153,9 +156,10 @@ int rung__stage_divide_memory(struct rung__stage *stage)
 	stage->memory_bytes =
 		stage->opts.memory_bytes ? stage->opts.memory_bytes : rung__host_memory_budget("");
 	stage->report.budget_bytes = stage->memory_bytes;
-	rc = stage->opts.in_place ? 0
-	                          : plan_rows(stage, stage->features, RUNG__FEATURES, &features,
-	                                      &stage->features_plan);
+	rc = stage->opts.in_place
+	             ? 0
+	             : plan_rows(stage, stage->features, rung__stage_features_name(stage),
+	                         &features, &stage->features_plan);
 	for (uint32_t i = 0; rc == 0 && i < stage->extra_count; i++) {
 		struct rung__extra_array *extra_arrays = &stage->extra_arrays[i];
 

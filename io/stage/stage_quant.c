@@ -165,23 +165,35 @@ static int compute_scales(struct rung__stage *stage)
 	return rc;
 }
 
-/* Store the scales in the journal: the bits of each, in hexadecimal. */
-static int journal_scales(struct rung__stage *stage)
+/* The bits of each scale, in hexadecimal. @return NULL: out of memory */
+static char *scales_text(const struct rung__manifest *m)
 {
-	const struct rung__manifest *m = stage->manifest;
 	char *text = rung__malloc_array(m->quant.columns + 1, 9);
-	int rc;
 
-	if (!text)
-		return rung__fail(RUNG_E_NOMEM, "staging: no memory for %" PRIu64 " scales",
-		                  m->quant.columns);
-	for (uint64_t c = 0; c < m->quant.columns; c++) {
+	for (uint64_t c = 0; text && c < m->quant.columns; c++) {
 		uint32_t bits;
 
 		memcpy(&bits, &m->column_scales[c], sizeof(bits));
 		snprintf(text + 9 * c, 10, "%08" PRIx32 "%s", bits,
 		         c + 1 < m->quant.columns ? " " : "");
 	}
+	return text;
+}
+
+static int fail_scales_memory(const struct rung__manifest *m)
+{
+	return rung__fail(RUNG_E_NOMEM, "staging: no memory for %" PRIu64 " scales",
+	                  m->quant.columns);
+}
+
+/* Store the scales in the journal. */
+static int journal_scales(struct rung__stage *stage)
+{
+	char *text = scales_text(stage->manifest);
+	int rc;
+
+	if (!text)
+		return fail_scales_memory(stage->manifest);
 	rc = rung__journal_add(&stage->journal, SCALES " %s", text);
 	rung__free(text);
 	return rc < 0 ? rc : rung__journal_commit(&stage->journal, -1);
@@ -214,6 +226,23 @@ int rung__stage_scales(struct rung__stage *stage)
 		return 0;
 	rc = compute_scales(stage);
 	return rc < 0 ? rc : journal_scales(stage);
+}
+
+int rung__stage_scales_compare(const struct rung__stage *stage, const struct rung__journal *journal,
+                               bool *same_out)
+{
+	const char *words = rung__journal_last(journal, SCALES);
+	char *text;
+
+	*same_out = !stage->manifest->column_scales;
+	if (*same_out || !words)
+		return 0;
+	text = scales_text(stage->manifest);
+	if (!text)
+		return fail_scales_memory(stage->manifest);
+	*same_out = strlen(text) == strcspn(words, "\n") && strncmp(text, words, strlen(text)) == 0;
+	rung__free(text);
+	return 0;
 }
 
 /* ---- errors ---- */

@@ -14,7 +14,7 @@
 #include "folder/stage_entries.h"
 #include "graph/graph.h"
 #include "rows/stage_partition.h"
-#include "stage/stage_space.h"
+#include "stage/stage_memory.h"
 
 #define SPARE_BYTES 65536u /* for the folder itself, and its journal */
 #define NAMES_BYTES 300u   /* size of the list of folders in a message; a longer list is cut off */
@@ -48,7 +48,7 @@ static uint64_t graph_bytes(const struct rung__stage *stage)
 	const uint64_t offsets = 8 * stage->manifest->vertex_count * (in_place ? 1u : 2u);
 	uint64_t needed;
 
-	if (!stage->in_files || rung__stage_file_done(stage, RUNG__INDICES))
+	if (!stage->in_files || stage->opts.part > 0 || rung__stage_file_done(stage, RUNG__INDICES))
 		return 0;
 	return rung__mul(stage->edge_count_max, ids, &needed) && rung__add(needed, offsets, &needed)
 	               ? needed
@@ -71,7 +71,8 @@ static uint64_t out_bytes(const struct rung__stage *stage)
 	needed += temp;
 	for (uint32_t i = stage->opts.stripe_count ? m->feature_file_count : 0; i < m->file_count;
 	     i++) {
-		if (!rung__add(needed, rung__align_up(m->files[i].bytes, RUNG__PAGE_BYTES),
+		if (rung__stage_writes(stage, i) &&
+		    !rung__add(needed, rung__align_up(m->files[i].bytes, RUNG__PAGE_BYTES),
 		               &needed))
 			return UINT64_MAX;
 	}

@@ -140,7 +140,7 @@ int rung__stage_accept_sums(struct rung__stage *stage)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "staging: no memory for the checksums of %" PRIu64 " blocks",
 		                  stage->manifest->block_count);
-	rung__journal_drain_sums(&stage->journal, stage->manifest->block_count, stage->sums);
+	rung__journal_drain_sums(&stage->journal, 0, stage->manifest->block_count, stage->sums);
 	return 0;
 }
 

@@ -64,6 +64,12 @@ static inline struct rung__range rung__range_of_all(uint64_t row_count, uint64_t
 		                     .block_rows = block_rows };
 }
 
+/** The number of rows. */
+static inline uint64_t rung__layout_rows(const struct rung__layout *layout)
+{
+	return layout->ranges[layout->range_count - 1].end;
+}
+
 /** The range of a rank. Ranks after the last range belong to it. */
 static inline const struct rung__range *rung__rank_range(const struct rung__layout *layout,
                                                          uint64_t rank)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""rung stage: memory budget, row orders, and resuming after a stop."""
+"""rung stage: memory budget, row orders, resuming after a stop, and parts on several machines."""
+import filecmp
 import os
 import shutil
 import signal
@@ -9,6 +10,8 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
 from clitest import CliTest, Graph, TESTS, main
+
+PARTS = 5   # of the tests of --part
 
 
 class Stage(CliTest):
@@ -198,6 +201,96 @@ class Stage(CliTest):
         self.assertIn(os.path.join(shown, "out", "rank_of_vertex.npy"), report["unrepaired"])
         os.rmdir(rank_of_vertex)
         self.assertIs(self.json_of("verify", out, "--repair")["ok"], True)
+
+
+class StageParts(CliTest):
+    def setUp(self):
+        super().setUp()
+        self.graph = Graph(self.folder, vertices=2000, edges=9000, row_bytes=3000)
+        self.score = self.path("score.npy")
+        self.run_rung("score", "--graph", self.graph.graph, "--score", "degree", "--out",
+                      self.score)
+        self.options = self.graph.options(score=self.score)
+        self.out = self.path("out")
+
+    def part(self, part, parts=PARTS):
+        return ["stage", *self.options, "--out", self.out, "--part", "%d/%d" % (part, parts)]
+
+    def is_whole(self):
+        """Compare with the dataset of one process, of which only the features are one file."""
+        whole = self.path("whole")
+        self.run_rung("stage", *self.options, "--out", whole)
+        for name in os.listdir(whole):
+            if name not in ("manifest.json", "checksums.npy", "features.000.npy"):
+                self.assertTrue(filecmp.cmp(os.path.join(whole, name),
+                                            os.path.join(self.out, name), shallow=False), name)
+        self.run_rung("verify", self.out, "--source", self.graph.features, "--graph",
+                      self.graph.graph, "--labels", self.graph.label_file)
+        self.assertEqual([name for name in os.listdir(self.folder) if name.startswith("out")],
+                         ["out"])
+
+    def test_processes_at_the_same_time(self):
+        again = range(PARTS)
+        for _ in range(2):   # part 0 may be ready before the others
+            processes = [(part, self.start(*self.part(part), "--resume")) for part in again]
+            again = []
+            for part, process in processes:
+                _, errors = process.communicate()
+                if part == 0 and process.returncode == 1:
+                    self.assertIn("continue part 0 with --resume", errors)
+                    self.assertFalse(os.path.exists(self.out))
+                    again = [0]
+                else:
+                    self.assertEqual((process.returncode, errors), (0, ""), part)
+        self.is_whole()
+        for part in range(PARTS):
+            report = self.json_of(*self.part(part), "--resume")
+            self.assertEqual((report["already_staged"], report["edges"]),
+                             (True, None if part else 9000))
+
+    def test_reports(self):
+        text = self.run_rung(*self.part(1), "--dry-run").stdout
+        self.assertIn("part 1/5: 400 rows from rank 400 on", text)
+        self.assertIn("would write 1.15 MiB to %s.part-001-of-005.partial" % self.out, text)
+        report = self.json_of(*self.part(1))
+        self.assertEqual(report["part"],
+                         {"part": 1, "parts": 5, "rank_first": 400, "rank_count": 400})
+        self.assertEqual(report["bytes_written"], 4096 + 400 * 3000)
+        self.fails(*self.part(0), code=1,
+                   says=["2 (missing), 3 (missing), 4 (missing)", "--resume"])
+        self.fails(*self.part(0), "--resume", "--batch", "7", code=2, says="batches of 7")
+        self.fails("info", self.out + ".part-001-of-005.partial", code=1, says="partial")
+        self.assertEqual(sorted(name for name in os.listdir(self.folder)
+                                if name.startswith("out")),
+                         ["out.part-001-of-005.partial", "out.partial"])
+
+    def test_wrong_usage(self):
+        stage = ["stage", *self.graph.options(), "--out", self.out]
+        self.fails(*stage, "--part", "0/2", code=2, says=["the same scores", "rung score"])
+        for text in ("1", "/2", "1/", "2/2", "0/17", "-1/2", "1/2x", "a/b", "0/0"):
+            self.fails(*stage, "--part=" + text, code=2, says=["'%s' is not a part" % text])
+        for option in (["--in-place"], ["--stripe", self.folder],
+                       ["--stripe", self.folder, "--until", "40%", "--stripe", self.folder]):
+            self.fails(*self.part(0), *option, code=2, says=["cannot be combined", option[0]])
+
+    def test_an_interrupted_part_prints_how_to_continue(self):
+        self.graph = Graph(self.folder, vertices=3000, edges=9000, row_bytes=20000)
+        self.run_rung("score", "--graph", self.graph.graph, "--score", "degree", "--out",
+                      self.score)
+        self.options = self.graph.options(score=self.score) + ["--memory", "16MiB"]
+        journal = self.out + ".part-001-of-002.partial/journal"
+        for _ in range(50):   # the part may have finished first
+            process = self.start(*self.part(1, 2), "--force", "--row-order", "passes")
+            while process.poll() is None and not os.path.exists(journal):
+                time.sleep(0.001)
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate()
+            if process.returncode == -signal.SIGINT and os.path.exists(journal):
+                break
+        self.assertIn("finished work is in %s.part-001-of-002.partial" % self.out, errors)
+        self.assertTrue(self.json_of(*self.part(1, 2), "--resume")["resumed"])
+        self.run_rung(*self.part(0, 2))
+        self.is_whole()
 
 
 if __name__ == "__main__":

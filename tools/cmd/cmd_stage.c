@@ -4,6 +4,7 @@
  * all of the work; this file reads the options, prints the report and prepares for signals, because
  * staging can run for hours and keeps finished work.
  */
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -126,6 +127,39 @@ static void end_range(const struct argp_state *state, void *ctx, const char *arg
 		args->stripe_shares[--folder] = share;
 }
 
+/* I/N, in plain digits */
+static void set_part(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct stage_args *args = ctx;
+	const char *slash = strchrnul(arg, '/');
+	char *ends[2] = { NULL, NULL };
+	unsigned long part = 0, count = 0;
+
+	if (strspn(arg, "0123456789") == (size_t)(slash - arg) &&
+	    strspn(slash + !!*slash, "0123456789") == strlen(slash + !!*slash)) {
+		part = strtoul(arg, &ends[0], 10);
+		count = strtoul(slash + !!*slash, &ends[1], 10);
+	}
+	if (slash == arg || count == 0 || count > RUNG_FEATURE_FILES_MAX || part >= count)
+		argp_error(state,
+		           "--part: '%s' is not a part; give I/N, such as 0/4, 1/4, 2/4 and 3/4, "
+		           "with at most %d parts",
+		           arg, RUNG_FEATURE_FILES_MAX);
+	args->opts.part = (uint32_t)part;
+	args->opts.part_count = (uint32_t)count;
+}
+
+/* Parts must have the same order of rows, and separate files. */
+static void check_part(const struct argp_state *state, const struct rung_stage_opts *opts)
+{
+	if (!opts->score_spec)
+		argp_error(state, "--part: all parts need the same scores; compute them once, with "
+		                  "'rung score --out score.npy', and add --score score.npy");
+	if (opts->stripe_count > 0 || opts->in_place)
+		argp_error(state, "--part: cannot be combined with %s; omit one of them",
+		           opts->in_place ? "--in-place" : "--stripe");
+}
+
 /* The command has no operand; a forgotten --out is the usual reason for one. */
 static void refuse_operand(const struct argp_state *state, void *args, const char *arg)
 {
@@ -152,6 +186,8 @@ static void check_complete(const struct argp_state *state, void *ctx)
 		                  "raw:FILE,DTYPE,DIMxDIM");
 	if (!args->opts.out_dir)
 		argp_error(state, "--out is missing; give the folder to create");
+	if (args->opts.part_count > 0)
+		check_part(state, &args->opts);
 }
 
 /* FORMAT[:row|:column] */
@@ -224,6 +260,10 @@ static const struct tool_option options[] = {
 	{ "in-place", NULL, 3,
 	  "Copy no rows: DIR then needs the file of --features, unchanged and at the same path",
 	  TOOL_FLAG(struct stage_args, opts.in_place) },
+	{ "part", "I/N", 5,
+	  "Stage part I (from 0) of N, each with the same other options, on N machines with shared "
+	  "storage; needs --score SRC. Part 0 completes DIR when the others are complete",
+	  TOOL_SET(set_part) },
 	{ "force", NULL, 5,
 	  "Replace DIR if it is a staged dataset, and discard the work of an interrupted run",
 	  TOOL_FLAG(struct stage_args, opts.force) },
@@ -288,6 +328,16 @@ static void free_args(struct stage_args *args)
 	tool_preset_free(&args->preset);
 }
 
+/* Print how to continue after a signal, with the folder of the part. */
+static void prepare_interruption(const char *name, const struct rung_stage_opts *opts)
+{
+	char folder[PATH_MAX + 64];
+
+	tool_stage_folder(opts, folder, sizeof(folder));
+	folder[strlen(folder) - strlen(".partial")] = '\0'; /* added again there */
+	tool_interrupt_resumable(name, folder, " with --resume");
+}
+
 int cmd_stage(int argc, char **argv)
 {
 	struct stage_args args = {
@@ -324,7 +374,7 @@ int cmd_stage(int argc, char **argv)
 	if (rc == 0 && args.preset.preset && !args.score.draws_given)
 		args.opts.score.draws = args.preset.preset->draws;
 	if (rc == 0 && !args.opts.dry_run)
-		tool_interrupt_resumable(argv[0], args.opts.out_dir, " with --resume");
+		prepare_interruption(argv[0], &args.opts);
 	if (rc == 0)
 		rc = rung_stage(&args.opts, &report);
 	tool_progress_end(&progress);

@@ -1,8 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The report of rung stage, as text and as JSON. */
+#include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "cmd/stage_report.h"
+
+void tool_stage_folder(const struct rung_stage_opts *opts, char *path, size_t bytes)
+{
+	char out[PATH_MAX];
+	size_t length = strlen(opts->out_dir);
+
+	/* "out/" is staged in "out.partial", as in the library */
+	while (length > 1 && opts->out_dir[length - 1] == '/')
+		length--;
+	snprintf(out, sizeof(out), "%.*s", (int)length, opts->out_dir);
+	if (opts->part > 0)
+		snprintf(path, bytes, RUNG_STAGE_PART_FORMAT, out, opts->part, opts->part_count);
+	else
+		snprintf(path, bytes, "%s.partial", out);
+}
 
 /* As in the manifest: "given" for the values of a file. */
 static const char *score_name(const struct rung_stage_opts *opts)
@@ -101,6 +118,21 @@ static json_t *quantized_json(const struct rung_stage_opts *opts,
 	return quantized;
 }
 
+/* Null without --part. */
+static json_t *part_json(const struct rung_stage_opts *opts, const struct rung_stage_report *report)
+{
+	json_t *root;
+
+	if (opts->part_count == 0)
+		return json_null();
+	root = json_object();
+	tool_json_set(root, "part", tool_json_u64(opts->part));
+	tool_json_set(root, "parts", tool_json_u64(opts->part_count));
+	tool_json_set(root, "rank_first", tool_json_u64(report->rank_first));
+	tool_json_set(root, "rank_count", tool_json_u64(report->rank_count));
+	return root;
+}
+
 /* `rows` is null if no rows are moved (in place, already staged), `phases` if nothing ran. */
 json_t *tool_stage_json(const struct rung_stage_opts *opts, const struct rung_stage_report *report)
 {
@@ -109,7 +141,10 @@ json_t *tool_stage_json(const struct rung_stage_opts *opts, const struct rung_st
 	tool_json_set(root, "out", tool_json_text(opts->out_dir));
 	tool_json_set(root, "dry_run", json_boolean(opts->dry_run));
 	tool_json_set(root, "vertices", tool_json_u64(report->vertex_count));
-	tool_json_set(root, "edges", tool_json_u64(report->edge_count));
+	/* parts other than 0 do not read the graph */
+	tool_json_set(root, "edges",
+	              opts->part > 0 ? json_null() : tool_json_u64(report->edge_count));
+	tool_json_set(root, "part", part_json(opts, report));
 	tool_json_set(root, "row_bytes", tool_json_u64(report->row_bytes));
 	tool_json_set(root, "row_stride", tool_json_u64(report->row_stride));
 	tool_json_set(root, "quantized", quantized_json(opts, report));
@@ -195,11 +230,19 @@ static void print_quantized(const struct rung_stage_opts *opts,
 /* A few lines for people; a dry run, and a result that exists already, end it early. */
 void tool_stage_print(const struct rung_stage_opts *opts, const struct rung_stage_report *report)
 {
-	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES];
+	char text[TOOL_TEXT_BYTES], more[TOOL_TEXT_BYTES], folder[PATH_MAX + 64];
 
-	printf("%llu vertices, %llu edges, rows of %llu bytes\n",
-	       (unsigned long long)report->vertex_count, (unsigned long long)report->edge_count,
-	       (unsigned long long)report->row_bytes);
+	snprintf(folder, sizeof(folder), "%s", opts->out_dir);
+	if (opts->part > 0)
+		tool_stage_folder(opts, folder, sizeof(folder));
+	printf("%llu vertices, ", (unsigned long long)report->vertex_count);
+	if (opts->part == 0)
+		printf("%llu edges, ", (unsigned long long)report->edge_count);
+	printf("rows of %llu bytes\n", (unsigned long long)report->row_bytes);
+	if (opts->part_count > 0)
+		printf("part %u/%u: %llu rows from rank %llu on\n", opts->part, opts->part_count,
+		       (unsigned long long)report->rank_count,
+		       (unsigned long long)report->rank_first);
 	if (opts->quantize)
 		print_quantized(opts, report);
 	/* --pad: the user should see its cost */
@@ -209,13 +252,17 @@ void tool_stage_print(const struct rung_stage_opts *opts, const struct rung_stag
 		       100.0 * (double)(report->row_stride - report->row_bytes) /
 		               (double)report->row_bytes);
 	if (report->already_staged) {
-		printf("already staged: %s holds all %s of this job\n", opts->out_dir,
-		       tool_bytes_text(text, (double)report->bytes_written));
+		tool_bytes_text(text, (double)report->bytes_written);
+		if (opts->part > 0)
+			printf("already staged: all %s of this part\n", text);
+		else
+			printf("already staged: %s holds all %s of this job\n", opts->out_dir,
+			       text);
 		return;
 	}
 	if (opts->dry_run) {
 		printf("would write %s to %s", tool_bytes_text(text, (double)report->bytes_written),
-		       opts->out_dir);
+		       folder);
 		printf(" (%s free), holding %s in memory\n",
 		       tool_bytes_text(text, (double)report->free_bytes),
 		       tool_bytes_text(more, (double)report->memory_bytes));
@@ -226,7 +273,9 @@ void tool_stage_print(const struct rung_stage_opts *opts, const struct rung_stag
 	if (!opts->score_spec)
 		printf(" in %s", tool_seconds_text(text, report->score.seconds));
 	printf("\nwrote %s to %s in %s\n", tool_bytes_text(text, (double)report->bytes_written),
-	       opts->out_dir, tool_seconds_text(more, report->seconds));
+	       folder, tool_seconds_text(more, report->seconds));
+	if (opts->part > 0)
+		printf("part 0 moves its file to %s\n", opts->out_dir);
 	if (report->in_place)
 		printf("rows stay where they are: the dataset needs their file as it is\n");
 }

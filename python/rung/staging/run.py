@@ -82,6 +82,7 @@ class StageResult:
         already_staged: `resume` found that this job has finished `path` already, and wrote
             nothing; `row_order` is then "auto"
         quantized: `QuantizedRows`; None without `quantize`
+        ranks: first and end of the ranks whose rows were staged: all, or those of `slice`
     """
 
     path: str
@@ -98,6 +99,7 @@ class StageResult:
     phases: dict[str, float] = field(default_factory=dict)
     already_staged: bool = False
     quantized: QuantizedRows | None = None
+    ranks: tuple[int, int] = (0, 0)
 
 
 def _throw_away(half_done: str) -> None:
@@ -181,6 +183,20 @@ def _stripes(given: Any) -> tuple[list[bytes], list[float]]:
     return folders, shares
 
 
+def _set_slice(opts: Any, sources: Sources, given: Any) -> None:
+    if given is None:
+        return
+    if (not isinstance(given, (tuple, list)) or len(given) != 2
+            or not all(isinstance(number, int) for number in given)
+            or not 0 <= given[0] < given[1] <= c.RUNG_FEATURE_FILES_MAX):
+        raise InvalidError(f"slice={given!r}: not a part; use (i, n) with 0 <= i < n <= "
+                           f"{c.RUNG_FEATURE_FILES_MAX}")
+    if sources.folder is not None:
+        raise InvalidError(f"slice={given!r}: sources are in memory, so the work could not be "
+                           "continued; pass the paths of files")
+    opts.part, opts.part_count = given
+
+
 def _set_work(opts: Any, given: SimpleNamespace) -> None:
     opts.threads = whole_number(given.threads, "threads", 4096)
     opts.memory_bytes = size_bytes(given.memory, name="memory")
@@ -242,7 +258,7 @@ def _result(out: str, opts: Any, report: Any) -> StageResult:
         report.bytes_written, report.memory_bytes, report.seconds, ROW_ORDERS[report.row_order],
         bool(report.in_place), bool(report.resumed),
         {text(phase.name): phase.seconds for phase in phases}, bool(report.already_staged),
-        quantized)
+        quantized, (report.rank_first, report.rank_first + report.rank_count))
 
 
 def _run(given: SimpleNamespace) -> StageResult:
@@ -265,6 +281,7 @@ def _run(given: SimpleNamespace) -> StageResult:
         _set_sources(opts, sources, given)
         _set_score(opts, given)
         _set_work(opts, given)
+        _set_slice(opts, sources, given.slice)
         if given.dataset is not None:
             _set_described(opts, described, given)
         with shown:
@@ -303,7 +320,7 @@ def stage(out: Path, *, features: Source | None = None,
           score_source: Source | None = None, fanouts: Sequence[int] = (), batch_size: int = 0,
           draws: str | None = None, seed: int = 0, memory: Size = 0, threads: int = 0,
           force: bool = False, resume: bool = False, dry_run: bool = False, in_place: bool = False,
-          row_order: str = "auto", pad: str = "none",
+          row_order: str = "auto", pad: str = "none", slice: tuple[int, int] | None = None,
           stripe: Sequence[Path] | Mapping[float, Sequence[Path]] = (), quantize: str | None = None,
           progress: bool | ProgressFunction | None = None) -> StageResult:
     """Stage a data set: score the vertices, rank their rows, relabel the graph, write a folder.
@@ -340,7 +357,7 @@ def stage(out: Path, *, features: Source | None = None,
             it is checked and nothing is written
         dry_run: check inputs and free space and return an estimate, but write nothing
         in_place: leave the features in their file, which must not change while `out` is used
-        row_order, pad: see rung-stage(1)
+        row_order, pad, slice: see rung-stage(1); slice=(i, n) is --part i/n, for n machines
         stripe: folders for the rows; `{0.4: ["/nvme0", "/nvme1"], 1: ["/san"]}` divides the ranks
         quantize: store the features, which must be floating-point and finite, with 8 or 4 bits per
             value: "int8", "int4" or "fp8", with one scale per row, or per column: "int8:column"
@@ -348,7 +365,7 @@ def stage(out: Path, *, features: Source | None = None,
 
     Raises:
         ExistsError, BusyError: `out` exists, or another job or process is staging to it.
-        NotFoundError, FormatError, RangeError: a source does not exist, or is malformed.
+        NotFoundError, FormatError, RangeError: a source, or another part, is missing or malformed.
         CorruptError: a written file or an input changed during the run.
         InvalidError: an argument is invalid, or `memory` is too small (`min_bytes` works).
         Others: see `rung.Error`.

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import threading
 import weakref
@@ -29,6 +31,11 @@ def _load_array(memory: Owned, name: str) -> npt.NDArray[Any]:
                                       byref(data.pointer)))
     shape = tuple(info.dims[: info.dim_count])
     return Array(data.pointer.value or 0, shape, BY_CODE[info.dtype], data).numpy()
+
+
+def digest(data: Any) -> str:
+    """Return 16 hexadecimal digits that depend on the bytes of a contiguous buffer."""
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 class LazyArray:
@@ -160,6 +167,22 @@ class Dataset:
         if memory is None:
             raise ClosedError(f"{self.path}: the data set was closed; open it again")
         return memory
+
+    def _contents(self) -> dict[str, str]:
+        """Return the manifest's keys and values, lists as digests; the same for equal contents.
+
+        `checksums` covers all files. Keys that describe only how and from where the data set was
+        staged are left out, so that machines may stage the same files themselves.
+        """
+        with open(os.path.join(self.path, "manifest.json"), encoding="utf-8") as file:
+            found = json.load(file)
+        for name in ("producer", "job", "checksum"):
+            found.pop(name, None)
+        for name in ("file", "mtime_ns"):   # of rows in place, which `samples` has checksums of
+            found["features"].get("in_place", {}).pop(name, None)
+        return {name: digest(json.dumps(value, sort_keys=True).encode())
+                if isinstance(value, (dict, list)) else str(value)
+                for name, value in found.items()}
 
     def _forked(self) -> None:
         self._lock = threading.RLock()   # a thread of the parent may have held the old one

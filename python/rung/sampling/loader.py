@@ -23,12 +23,14 @@ from ..dtypes import BY_NAME, tensor_of
 from ..errors import ClosedError, ForkError, InvalidError, NotSupportedError
 from ..forks import Calls, watch
 from ..owned import Owned, Running
-from ..sizes import SEED_MAX, optional_module, whole_number
+from ..sizes import optional_module, whole_number
 from ..stats import EpochStats
 from ..store import Store
 from ..streams import current_stream
 from .arguments import check_kinds, loader_seeds, one_name
 from .batch import Batch, as_kind, block_of, edges_of
+from .division import Division
+from .position import Resumable
 from .sampler import sampler_opts
 
 if TYPE_CHECKING:
@@ -46,7 +48,6 @@ else:
     BatchT = TypeVar("BatchT")
 
 _I64 = BY_NAME["i64"]
-_RANK_MAX = 2**31 - 1
 
 
 class _Lent(Running):
@@ -98,7 +99,7 @@ def _samples_on_gpu(store: Store) -> bool:
     return not why
 
 
-class Loader(Generic[BatchT]):
+class Loader(Resumable, Generic[BatchT]):
     """Batches of a split, or of some vertices. Each `for batch in loader` is one epoch.
 
     While the trainer computes, threads of the library sample `look_ahead` batches, announce their
@@ -106,7 +107,8 @@ class Loader(Generic[BatchT]):
     of batches depends only on `seed` and the number of the epoch, not on threads, tiers or timing.
 
     Leaving an epoch early (`break`) ends it; the next `for` begins the next epoch. Only one epoch
-    of a loader runs at a time. A forked child cannot use the loader (ForkError).
+    of a loader runs at a time. A forked child cannot use the loader (ForkError). `state_dict()` and
+    `load_state_dict()` resume training, also inside an epoch.
 
     Args:
         store: the store with the rows; the loader keeps it. It samples from the neighbour lists of
@@ -117,7 +119,7 @@ class Loader(Generic[BatchT]):
         fanouts: hop 0 (from the seeds) first; -1: all neighbours; (): no edges (default: as staged)
         input_nodes, num_neighbors: PyG's names of `seeds` and `fanouts`; as in PyG,
             `input_nodes=None` is all vertices
-        batch_size: seeds per batch (default: as staged, otherwise 1024)
+        batch_size: seeds per batch of each rank (default: as staged, otherwise 1024)
         draws: "all" (DGL) or "new" (PyG) (default: as staged; with form="pyg": "new")
         shuffle: use a new order in each epoch
         drop_last: leave out a last batch with fewer seeds
@@ -135,9 +137,10 @@ class Loader(Generic[BatchT]):
             largest possible batch. If some neighbour lists are in the file, the CPU samples, and
             a warning has the reason
         rank, world_size: data-parallel rank and number of ranks (default: those of
-            torch.distributed, read when an epoch begins; without it, one rank). Each rank gets an
-            equal share of an epoch's seeds. The few remaining seeds are left out; with `shuffle`,
-            different ones in each epoch
+            torch.distributed, read when an epoch begins; without it, one rank). Batch k of all
+            ranks together is global batch k, whose seeds and draws depend on `seed`, k and
+            `batch_size * world_size` alone. Each rank gets an equal share of an epoch's seeds. The
+            few remaining seeds are left out; with `shuffle`, different ones in each epoch
         look_ahead: batches that are sampled and announced ahead; 0: 16
         gathers: batches that are gathered ahead, each with the memory of its rows; 0: 2
         threads: threads that sample; 0: one less than the allowed CPUs, 1 to 8, or 8 if some
@@ -196,18 +199,18 @@ class Loader(Generic[BatchT]):
             draws = draws or "new"
         self._tqdm = optional_module("tqdm", "progress=True", "progress").tqdm if progress else None
         self.store: Store = store
-        self.seed: int = whole_number(seed, "seed", SEED_MAX)
-        self.epoch: int = 0
-        self._shuffle, self._drop_last = bool(shuffle), bool(drop_last)
+        super().__init__(Division(seed, shuffle, drop_last, rank, world_size))
+        self.seed: int = self._division.seed
         self._pid = os.getpid()
-        self._set_ranks(rank, world_size)
-        rank, world_size = self._ranks()
+        rank, world_size = self._division.ranks()
         with Dataset(store.path) as dataset:
+            self._contents = dataset._contents()
             self._vertex_of_rank = LazyArray(dataset, "vertex_of_rank")
             self._seeds, self._seed_ranks = loader_seeds(dataset, seeds, input_nodes)
             self._take_labels(dataset, labels)
             self.batch_size: int = (whole_number(batch_size, "batch_size") or dataset.batch_size
                                     or 1024)
+            self._division.batch_size = self.batch_size
             opts = c.rung_loader_opts(batch_size=self.batch_size,
                                       threads=whole_number(threads, "threads"),
                                       look_ahead=whole_number(look_ahead, "look_ahead"),
@@ -215,8 +218,8 @@ class Loader(Generic[BatchT]):
             opts.sampler, keep = sampler_opts(dataset, fanouts, draws, seed, 1)
             found: list[Owned] = []   # a GPU sampler if there is one, then the loader
             self._handles = found
-            self._epoch: Running | None = None   # the current epoch
             self._fanouts = tuple(-1 if fanout == UINT32_MAX else fanout for fanout in keep)
+            self._draws = DRAWS[opts.sampler.draws]
             if sample_on == "gpu" and opts.sampler.hop_count and _samples_on_gpu(store):
                 found.append(_gpu_sampler(store, dataset, opts))
             graph = (dataset.graph() if opts.sampler.hop_count and not store.has_structure
@@ -226,7 +229,8 @@ class Loader(Generic[BatchT]):
             self._create(opts, graph, keep)
             if warm_up:
                 ranks = self._seed_ranks[self._order(rank, world_size)]
-                check(lib.rung_loader_warm_up(self._handle, byref(self._pass(ranks, rank))))
+                check(lib.rung_loader_warm_up(self._handle,
+                                              byref(self._pass(ranks, world_size))))
         except BaseException:
             # The exception refers to this frame, and would keep the handles and their threads.
             for handle in found[::-1]:
@@ -267,8 +271,8 @@ class Loader(Generic[BatchT]):
 
     def _check_ended(self) -> None:
         if self._ended:
-            raise ClosedError("the loader was closed because the interpreter is exiting; join the "
-                              "threads that use it before the program ends")
+            raise ClosedError("the loader was closed, because the interpreter is exiting or by "
+                              "DataModule.teardown(); end the threads that use it before that")
 
     def _call(self, function: Callable[..., int], *arguments: Any) -> int:
         """Call `function(loader, *arguments)`; _exit() waits until it returns."""
@@ -309,69 +313,20 @@ class Loader(Generic[BatchT]):
                 self._classes = int(known.max()) + 1 if known.size else 0
         return self._classes
 
-    def _set_ranks(self, rank: int | None, world_size: int | None) -> None:
-        self._given_rank = None if rank is None else whole_number(rank, "rank", _RANK_MAX)
-        self._given_world = (None if world_size is None
-                             else whole_number(world_size, "world_size", _RANK_MAX))
-        if self._given_rank is None and self._given_world not in (None, 1):
-            raise InvalidError(f"world_size={world_size}: rank is missing; pass both, or neither")
-
-    def _ranks(self) -> tuple[int, int]:
-        """Return the rank and the number of ranks: the given ones, else torch.distributed's.
-
-        Read again for each epoch, because the process group may be created after the loader.
-        """
-        rank, world = self._given_rank, self._given_world
-        torch = sys.modules.get("torch")
-        if world is None and torch is not None:
-            group = torch.distributed
-            if group.is_available() and group.is_initialized():
-                rank = group.get_rank() if rank is None else rank
-                world = group.get_world_size()
-        rank, world = rank or 0, 1 if world is None else world
-        if not rank < world:
-            raise InvalidError(f"rank={rank}, world_size={world}: rank is out of range; use 0 to "
-                               "world_size - 1")
-        return rank, world
-
-    def _count(self, seeds: int) -> int:
-        """Return the number of batches for a number of seeds."""
-        return seeds // self.batch_size if self._drop_last else -(-seeds // self.batch_size)
-
-    def __len__(self) -> int:
-        """Return the number of batches of an epoch on this rank."""
-        return self._count(len(self._seeds) // self._ranks()[1])
-
-    def set_epoch(self, epoch: int) -> None:
-        """Set the number of the next epoch, from 0. Each `for` increments it.
-
-        The number determines the order and the draws: set it to resume training.
-        """
-        self.epoch = whole_number(epoch, "epoch")
-
     def _order(self, rank: int, world: int) -> npt.NDArray[np.int64]:
-        """Return the positions of this rank's seeds in the epoch's order.
+        """Return the positions of this rank's seeds in the next epoch's order."""
+        return self._division.order(len(self._seeds), self.epoch, rank, world)
 
-        All ranks compute the same permutation, so that their shares do not overlap.
-        """
-        count = len(self._seeds)
-        order = np.random.default_rng([self.seed,
-                                       self.epoch]).permutation(
-                                           count) if self._shuffle else np.arange(count)
-        share = count // world
-        return order[: share * world][rank::world]
-
-    def _pass(self, ranks: npt.NDArray[np.uint64], turn: int) -> Any:
-        """Return a pass of the library over seeds, whose memory the caller keeps.
+    def _pass(self, ranks: npt.NDArray[np.uint64], world: int, first: int = 0) -> Any:
+        """Return a pass of the library over the next epoch's seeds, whose memory the caller keeps.
 
         Args:
             ranks: the seeds' ranks in the relabelled graph
-            turn: number that differs between epochs and data-parallel ranks. Each turn has its own
-                range of keys, one per batch, so that their draws differ
+            first: batch to begin with
         """
-        key = turn * max(self._count(len(ranks)), 1) % 2**64
-        return c.rung_loader_pass(seeds=ranks.ctypes.data, seed_count=len(ranks),
-                                  drop_last=self._drop_last, key_first=key)
+        key = self._division.key(len(self._seeds), self.epoch, world)
+        return c.rung_loader_pass(seeds=ranks.ctypes.data, seed_count=len(ranks), key_first=key,
+                                  batch_first=first, drop_last=self._division.drop_last)
 
     def _check_pid(self) -> None:
         if os.getpid() != self._pid:
@@ -380,9 +335,11 @@ class Loader(Generic[BatchT]):
 
     def __iter__(self) -> Iterator[BatchT]:
         self._check_pid()
-        rank, world = self._ranks()
+        rank, world = self._division.ranks()
         order = self._order(rank, world)
         ranks = self._seed_ranks[order]
+        count = self._division.batches(len(self._seeds), world)
+        first = min(self._first, count)   # of the state of fewer ranks, see division.py
         if self._epoch is not None:
             self._epoch.release()
         with self._calls.lock():
@@ -391,25 +348,29 @@ class Loader(Generic[BatchT]):
                                           pointer=self._handle.pointer)
         bar = None
         try:
-            found_pass = self._pass(ranks, self.epoch * world + rank)
+            found_pass = self._pass(ranks, world, first)
             self._call(lib.rung_loader_begin, byref(found_pass))
-            self.epoch += 1
+            self._at = at = self.epoch, first
+            self.epoch, self._first = self.epoch + 1, 0
             if self._tqdm is not None:
-                bar = self._tqdm(total=self._count(len(order)), desc=f"epoch {self.epoch}",
+                bar = self._tqdm(total=count, initial=first, desc=f"epoch {self.epoch}",
                                  unit="batch")
             found: list[Any] = []
             while self._next(order, found):
+                self._at = at = at[0], at[1] + 1
                 # pop() leaves no reference here: a batch's memory is reused when the trainer
                 # deletes it, not when this generator continues
                 yield found.pop()
                 self._check_pid()
                 if self._epoch is not epoch:
-                    raise InvalidError("another epoch of this loader has begun; run one at a time, "
-                                       "or use another loader")
+                    raise InvalidError("another epoch of this loader has begun, or a state was "
+                                       "loaded; run one at a time, or use another loader")
                 if bar is not None:
                     bar.update()
         finally:
             epoch.release()
+            if self._epoch is epoch:
+                self._at = None
             if bar is not None and os.getpid() == self._pid:   # a child must not draw it
                 bar.close()
 

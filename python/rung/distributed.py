@@ -5,33 +5,76 @@ from __future__ import annotations
 
 import os
 import tempfile
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 
+from ._library import VERSION
+from .dataset import Dataset, digest
+from .dtypes import gather_dtype
 from .errors import InvalidError
 from .opening import attach
 from .opening import open as open_store
 from .owned import Folder
+from .sampling.division import permutation
 from .store import Store
 
 
+class _Launcher(NamedTuple):
+    """Environment variables of a program that starts ranks."""
+
+    local_rank: str         # rank on the machine
+    same: tuple[str, ...]   # the same on all ranks of a machine; together they name job and machine
+
+
+# The first whose local rank is set. Open MPI comes before Slurm and torchrun before both, because
+# processes also inherit the variables of the outer launcher that started the inner one: torchrun
+# runs as one task of srun, and so do the daemons of mpirun.
+_LAUNCHERS = (
+    # NODE_RANK: the number of the machine if Lightning starts the ranks
+    _Launcher("LOCAL_RANK", ("TORCHELASTIC_RUN_ID", "MASTER_PORT", "GROUP_RANK", "NODE_RANK")),
+    # Open MPI does not number machines; _machine() has the host's name
+    _Launcher("OMPI_COMM_WORLD_LOCAL_RANK", ("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")),
+    _Launcher("SLURM_LOCALID", ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NODEID")),
+)
+_SOCKET_MAX = 107   # sun_path without its end
+_HOSTS_MAX = 4   # named in a message
+_CURES = {"version of rung": "install the same on all machines",
+          "shuffling by numpy": "install the same numpy on all machines",
+          "vertex_ids": "pass the same to all ranks", "dtype": "pass the same to all ranks"}
+
+
 def _local_rank() -> int:
-    """Return the rank on this machine. Raises InvalidError if torch.distributed is not set up."""
-    if not dist.is_initialized():
-        raise InvalidError("torch.distributed is not initialised; start with torchrun and call "
-                           "init_process_group() first")
-    if "LOCAL_RANK" not in os.environ:
-        raise InvalidError("LOCAL_RANK is not set; start with torchrun, or set it to the rank on "
-                           "this machine")
-    return int(os.environ["LOCAL_RANK"])
+    """Return the rank on this machine. Raises InvalidError if the launcher is unknown."""
+    for launcher in _LAUNCHERS:
+        value = os.environ.get(launcher.local_rank)
+        if value is None:
+            continue
+        if not (value.isascii() and value.isdigit()):
+            raise InvalidError(f"{launcher.local_rank}={value!r}: not a rank; set it to the rank "
+                               "on this machine, from 0")
+        return int(value)
+    raise InvalidError("LOCAL_RANK is not set; start with torchrun, srun or mpirun, or set it to "
+                       "the rank on this machine")
+
+
+def _machine() -> tuple[str, ...]:
+    """Return what the ranks of a job on a machine have in common, and no other ranks.
+
+    All variables count, also those of outer launchers: together they distinguish more jobs. A
+    container or a namespace is a machine if its launcher or its host name numbers it.
+    """
+    names = [name for launcher in _LAUNCHERS for name in launcher.same]
+    return os.uname().nodename, *(os.environ.get(name, "") for name in names)
 
 
 def _share_path() -> str:
     """Return a path that all ranks of a job on a machine agree on, and no other job uses."""
-    job = "-".join(os.environ.get(name, "") for name in ("TORCHELASTIC_RUN_ID", "MASTER_PORT"))
-    return os.path.join(tempfile.gettempdir(), f"rung-{os.getuid()}-{job}", "store")
+    name = f"rung-{os.getuid()}-{digest(repr(_machine()).encode())}"
+    path = os.path.join(tempfile.gettempdir(), name, "store")
+    return path if len(os.fsencode(path)) <= _SOCKET_MAX else os.path.join("/tmp", name, "store")
 
 
 def _own_gpu(local_rank: int) -> int:
@@ -39,19 +82,108 @@ def _own_gpu(local_rank: int) -> int:
     return 0 if torch.cuda.device_count() == 1 else local_rank
 
 
+def _exchange(error: Exception | None, own: Any) -> list[Any]:
+    """Return the objects of all ranks. If any rank has an error, all raise."""
+    found: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(found, (error and f"{type(error).__name__}: {error}", own))
+    for rank, (text, _) in enumerate(found):
+        if text is not None:
+            raise error or InvalidError(f"rank {rank}: {text}")
+    return [each for _, each in found]
+
+
+def _facts(path: Any, vertex_ids: Any, options: dict[str, Any]) -> dict[str, str]:
+    """Return what must be the same on all ranks, by name.
+
+    Other options may differ, because they change only speed and memory: batches and rows are the
+    same for every budget, engine and device.
+    """
+    dtype = gather_dtype(options.get("dtype"))
+    # ranks whose numpy draws other permutations would train on overlapping shares of the seeds
+    order = digest(permutation(1, 1, 100).astype("<i8"))
+    with Dataset(path) as dataset:
+        manifest = {f"{name!r} in manifest.json": value
+                    for name, value in dataset._contents().items()}
+    return {"version of rung": VERSION, "shuffling by numpy": order,
+            "vertex_ids": str(bool(vertex_ids)),
+            "dtype": "as staged" if dtype is None else dtype.name, **manifest}
+
+
+def _compare(found: Sequence[tuple[str, dict[str, str]]]) -> None:
+    """Raise InvalidError if the facts of the ranks differ, the same on all ranks.
+
+    Args:
+        found: host and facts of each rank; facts are empty on ranks that do not check
+    """
+    checked = [(rank, host, facts) for rank, (host, facts) in enumerate(found) if facts]
+    for name in dict.fromkeys(name for _, _, facts in checked for name in facts):
+        values = [facts.get(name, "missing") for _, _, facts in checked]
+        most = max(values, key=values.count)   # the first of those that occur most often
+        if values.count(most) == len(values):
+            continue
+        others: dict[str, str] = {}   # by host
+        for (rank, host, _), value in zip(checked, values):
+            if value != most:
+                others.setdefault(host, f"{value} on {host} (rank {rank})")
+        shown = list(others.values())[:_HOSTS_MAX]
+        if len(others) > len(shown):
+            shown.append(f"others on {len(others) - len(shown)} more hosts")
+        rank, host, _ = checked[values.index(most)]
+        cure = _CURES.get(name, "copy the data set of one machine to the others")
+        raise InvalidError(f"{name}: {', '.join(shown)}, but {most} on {host} (rank {rank}); "
+                           f"{cure}")
+
+
+def _open_or_attach(path: Any, share: Any, vertex_ids: bool, options: dict[str, Any]) -> Store:
+    """Open on the first rank of each machine, then attach on the others, which need its socket."""
+    local_rank, machine = _local_rank(), _machine()
+    share_path = os.fspath(share) if share is not None else _share_path()
+    store: Store | None = None
+    on_gpu = False
+    try:
+        for turn in (True, False):
+            error = None
+            try:
+                if turn and local_rank == 0:
+                    store = open_store(path, share=share_path, vertex_ids=vertex_ids, **options)
+                    if share is None:
+                        store._folder = Folder(os.path.dirname(share_path))
+                elif not turn and store is None:
+                    given: dict[str, Any] = {name: options[name] for name in options
+                                             if name in ("requests", "batch_rows", "dtype")}
+                    if on_gpu:
+                        given["gpu"] = _own_gpu(local_rank)
+                    store = attach(share_path, vertex_ids=vertex_ids, **given)
+            except Exception as found:   # pylint: disable=broad-exception-caught
+                error = found   # a rank that left here would block the others' gather
+            on_gpu = machine in _exchange(error, machine if store and store.gpu >= 0 else None)
+    except BaseException:
+        if store is not None:
+            store.close()
+        raise
+    assert store is not None
+    return store
+
+
 def open(path: str | os.PathLike[str], *, share: str | os.PathLike[str] | None = None,
-         vertex_ids: bool = True, **options: Any) -> Store:   # pylint: disable=redefined-builtin
+         vertex_ids: bool = True, check: bool = True,
+         **options: Any) -> Store:   # pylint: disable=redefined-builtin
     """Open a store that the ranks of a machine share; every rank of the process group calls this.
 
     The first rank of each machine opens the store and the others attach, so host memory and the
     cold-row cache exist once per machine. If the first rank gathers on a GPU (`gpu=`, `gpus=`),
-    each other rank gathers on the GPU of its LOCAL_RANK.
+    each other rank gathers on the GPU of its rank on the machine.
+
+    Ranks may be started by torchrun, srun or mpirun (Open MPI), or with LOCAL_RANK set.
 
     Args:
         path: staged data set; each machine opens its own copy under this path
-        share: socket of this job on this machine (default: one in the temporary folder, with the
-            job's id in its name)
+        share: socket of this job on this machine (default: one in the temporary folder, whose name
+            depends on the job and the machine)
         vertex_ids: as in `rung.open()`
+        check: compare, before anything is opened, the contents of the manifests, the versions of
+            rung, the order in which numpy shuffles, `vertex_ids` and `dtype`, and refuse ranks that
+            differ. Other options may differ between machines: they do not change batches or rows
         options: of `rung.open()`. The first rank of a machine uses them all, the others use
             `requests`, `batch_rows` and `dtype`
 
@@ -60,41 +192,19 @@ def open(path: str | os.PathLike[str], *, share: str | os.PathLike[str] | None =
         `torch.distributed.barrier()` before closing it.
 
     Raises:
-        InvalidError: no process group, or LOCAL_RANK is not set.
+        InvalidError: no process group, no rank on this machine, or ranks differ: the message has
+            the values, the hosts, and what to do.
         Error: opening or attaching failed. All ranks raise if one fails, so that none waits
             forever; a rank that did not fail itself raises InvalidError with the other's message.
     """
-    local_rank = _local_rank()
-    share_path = os.fspath(share) if share is not None else _share_path()
-    store, error, machine, on_gpu = None, None, os.uname().nodename, False
+    if not dist.is_initialized():
+        raise InvalidError("torch.distributed is not initialised; start with torchrun and call "
+                           "init_process_group() first")
+    error, facts = None, {}
     try:
-        # First turn: the first rank of each machine opens. Second turn: the others attach, which
-        # needs the socket. All ranks exchange errors after each turn.
-        for turn in (True, False):
-            try:
-                if turn and local_rank == 0:
-                    store = open_store(path, share=share_path, vertex_ids=vertex_ids, **options)
-                    if share is None:
-                        store._folder = Folder(os.path.dirname(share_path))
-                elif not turn and store is None and error is None:
-                    given: dict[str, Any] = {name: options[name] for name in options
-                                             if name in ("requests", "batch_rows", "dtype")}
-                    if on_gpu:
-                        given["gpu"] = _own_gpu(local_rank)
-                    store = attach(share_path, vertex_ids=vertex_ids, **given)
-            except Exception as found:   # pylint: disable=broad-exception-caught
-                error = found   # raised below: a rank that left here would block the others' gather
-            found_by: list[Any] = [None] * dist.get_world_size()
-            own_error = None if error is None else f"{type(error).__name__}: {error}"
-            own = machine if store is not None and store.gpu >= 0 else None
-            dist.all_gather_object(found_by, (own_error, own))
-            on_gpu = any(on == machine for _, on in found_by)
-            failed = [(rank, text) for rank, (text, _) in enumerate(found_by) if text is not None]
-            if failed:
-                raise error or InvalidError(f"rank {failed[0][0]}: {failed[0][1]}")
-    except BaseException:
-        if store is not None:
-            store.close()
-        raise
-    assert store is not None
-    return store
+        _local_rank()
+        facts = _facts(path, vertex_ids, options) if check else {}
+    except Exception as found:   # pylint: disable=broad-exception-caught
+        error = found   # all ranks raise
+    _compare(_exchange(error, (os.uname().nodename, facts)))
+    return _open_or_attach(path, share, vertex_ids, options)

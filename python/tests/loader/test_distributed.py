@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data parallelism: two ranks on one machine with one store, and gradients by gloo."""
+"""Data parallelism: ranks on one machine with one store, and gradients by gloo; how ranks find
+their machine's store, and the refusal of ranks that differ."""
 
+import json
 import os
+import re
 import socket
 import subprocess
 import sys
+import tempfile
+import types
 
 import numpy as np
 import pytest
@@ -68,15 +73,62 @@ sys.exit(1)
 """
 
 
+# Forks four ranks for each case, because importing torch takes most of the time. By their variables
+# they are on `nodes` machines. Each rank prints a line of JSON.
+CASES = """
+import json, os, sys
+import torch, torch.distributed as dist
+import rung, rung.distributed
+
+def of_rank(case, path, rank, nodes, different):
+    ranks = 4 // nodes
+    os.environ.update(LOCAL_RANK=str(rank % ranks), GROUP_RANK=str(rank // ranks))
+    dist.init_process_group("gloo", init_method=f"file://{os.getcwd()}/{case}", rank=rank,
+                            world_size=4)
+    own = different if rank == 3 else {}
+    os.environ.update(own.pop("environment", {}))
+    try:
+        store = rung.distributed.open(own.pop("path", path), **{"host": "30%", **own})
+        loader = rung.Loader(store, batch_size=20, seed=2, arrays="torch")
+        found = {"attached": "share_path" in store._arguments,
+                 "batches": [(batch.seeds.tolist(), batch.vertices.tolist())
+                             for _ in range(2) for batch in loader]}
+        dist.barrier()
+        del loader   # it uses the store
+        store.close()
+    except rung.Error as error:
+        found = {"error": f"{type(error).__name__}: {error}"}
+    found["left"] = [name for name in os.listdir(os.environ["TMPDIR"]) if "rung" in name]
+    dist.barrier()
+    if rank == 0:   # after its own store
+        found["left"] = [name for name in os.listdir(os.environ["TMPDIR"]) if "rung" in name]
+    os.write(1, (json.dumps([case, rank, found]) + "\\n").encode())
+    dist.barrier()
+    os._exit(0)   # destroy_process_group() of torch 2.2 may deadlock right after barrier()
+
+torch.set_num_threads(1)
+cases = json.loads(sys.argv[2])
+for case, (nodes, different) in enumerate(cases):
+    children = []
+    for rank in range(4):
+        children.append(os.fork())
+        if children[-1] == 0:
+            of_rank(case, sys.argv[1], rank, nodes, different)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 4
+"""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("ranks")
     rng = np.random.default_rng(1)
     rows = rng.standard_normal((2000, 64)).astype(np.float32)
     np.save(path / "x.npy", rows)
-    rung.stage(path / "g", graph=rng.integers(0, 2000, (2, 12000)), features=rows,
-               labels=np.arange(2000) % 3, splits={"train": np.arange(0, 800, 2)},
-               fanouts=(4,), batch_size=40)
+    sources = {"graph": rng.integers(0, 2000, (2, 12000)), "labels": np.arange(2000) % 3,
+               "splits": {"train": np.arange(0, 800, 2)}, "fanouts": (4,), "batch_size": 40}
+    rung.stage(path / "g", features=rows, **sources)
+    rung.stage(path / "other", features=-rows, **sources)
+    rung.stage(path / "less", features=rows[:1000])
     return path
 
 
@@ -97,8 +149,6 @@ def run_ranks(script, *arguments, ranks=2, **variables):
 
 
 def test_two_ranks_share_a_store(folder, tmp_path):
-    import json
-
     temporary = tmp_path / "t"
     temporary.mkdir()
     for code, _, errors in run_ranks(RANK, folder / "g", folder / "x.npy", tmp_path,
@@ -120,3 +170,139 @@ def test_all_ranks_fail_if_one_cannot_open(tmp_path):
     for code, text, errors in run_ranks(FAILS, tmp_path / "nothing"):
         assert code == 0, errors
         assert "nothing" in text
+
+
+def run_cases(folder, tmp_path, *cases):
+    """Run four ranks for each (nodes, how rank 3 differs). @return what the ranks of each found"""
+    package = os.path.dirname(os.path.dirname(rung.__file__))
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", CASES, folder / "g",
+                           json.dumps(cases)], capture_output=True, text=True, timeout=240,
+                          cwd=tmp_path, check=False,
+                          env={**os.environ, "PYTHONPATH": package, "TMPDIR": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    found = [[None] * 4 for _ in cases]
+    for case, rank, each in map(json.loads, done.stdout.splitlines()):
+        found[case][rank] = each
+    return found
+
+
+def test_the_arrangement_of_ranks_does_not_change_batches(folder, tmp_path):
+    """On 1, 2 and 4 machines, all of them this one: each has its own store and socket."""
+    found = run_cases(folder, tmp_path, (1, {}), (2, {}), (4, {}))
+    for nodes, ranks in zip((1, 2, 4), found):
+        assert [each["attached"] for each in ranks] == [rank % (4 // nodes) > 0
+                                                        for rank in range(4)]
+        assert ranks[0]["left"] == []
+    batches = [[each["batches"] for each in ranks] for ranks in found]
+    assert batches[0] == batches[1] == batches[2]
+    assert [len(each) for each in batches[0]] == [10] * 4
+    assert len({seed for each in batches[0] for seeds, _ in each[:5] for seed in seeds}) == 400
+
+
+def test_a_rank_that_differs_is_refused_by_all(folder, tmp_path):
+    host = os.uname().nodename
+    cases = (({"path": str(folder / "other")}, "'checksums' in manifest.json: [0-9a-f]+",
+              "copy"),
+             ({"path": str(folder / "less")}, "'vertices' in manifest.json: 1000", "copy"),
+             ({"dtype": "float16"}, "dtype: f16", "pass the same to all ranks"),
+             ({"vertex_ids": False}, "vertex_ids: False", "pass the same to all ranks"))
+    found = run_cases(folder, tmp_path, *((2, different) for different, _, _ in cases))
+    for (_, words, cure), ranks in zip(cases, found):
+        for each in ranks:
+            assert re.match(f"InvalidError: {words} on {host} \\(rank 3\\), but .* on {host} "
+                            f"\\(rank 0\\); {cure}", each["error"]), each
+            assert each["left"] == []   # nothing was opened
+
+
+def test_what_may_differ_and_what_fails_on_one_rank(folder, tmp_path):
+    found = run_cases(folder, tmp_path, (2, {"host": "20%", "cache": "64KiB", "engine": "pread"}),
+                      (2, {"check": False, "path": str(folder / "other")}),
+                      (1, {"path": str(folder / "nothing")}),
+                      (1, {"environment": {"LOCAL_RANK": "x"}}), (2, {"requests": -1}))
+    for each in found[0] + found[1]:
+        assert len(each["batches"]) == 10
+    for ranks, words in zip(found[2:], ("nothing", "LOCAL_RANK='x': not a rank", "requests=-1")):
+        assert all(words in each["error"] for each in ranks), ranks
+        assert all(each["error"].startswith("InvalidError: rank 3: ") for each in ranks[:3])
+
+
+TORCHRUN = {"LOCAL_RANK": "1", "GROUP_RANK": "2", "TORCHELASTIC_RUN_ID": "run", "MASTER_PORT": "7"}
+SLURM = {"SLURM_LOCALID": "3", "SLURM_NODEID": "4", "SLURM_JOB_ID": "55", "SLURM_STEP_ID": "0",
+         "MASTER_PORT": "7"}
+OPEN_MPI = {"OMPI_COMM_WORLD_LOCAL_RANK": "5", "PMIX_NAMESPACE": "77@1", "MASTER_PORT": "7"}
+LIGHTNING = {"LOCAL_RANK": "6", "NODE_RANK": "1", "MASTER_PORT": "7"}
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """Set the variables of a launcher, and no others of any launcher."""
+    import rung.distributed
+
+    def set_variables(given):
+        for launcher in rung.distributed._LAUNCHERS:
+            for name in (launcher.local_rank, *launcher.same):
+                monkeypatch.delenv(name, raising=False)
+        for name, value in given.items():
+            monkeypatch.setenv(name, value)
+        return rung.distributed
+
+    return set_variables
+
+
+@pytest.mark.parametrize("given, rank, others", [
+    (TORCHRUN, 1, ("GROUP_RANK", "TORCHELASTIC_RUN_ID", "MASTER_PORT")),
+    (SLURM, 3, ("SLURM_NODEID", "SLURM_JOB_ID", "SLURM_STEP_ID")),
+    (OPEN_MPI, 5, ("PMIX_NAMESPACE",)),
+    (LIGHTNING, 6, ("NODE_RANK", "MASTER_PORT")),
+    ({**SLURM, **TORCHRUN}, 1, ("GROUP_RANK", "SLURM_JOB_ID")),   # srun torchrun
+    ({**SLURM, **OPEN_MPI}, 5, ("PMIX_NAMESPACE", "SLURM_NODEID")),   # mpirun in an allocation
+    ({**SLURM, "LOCAL_RANK": "0"}, 0, ("SLURM_NODEID",))])   # srun with a script that sets it
+def test_launchers(launched, monkeypatch, given, rank, others):
+    module = launched(given)
+    assert module._local_rank() == rank
+    path = module._share_path()
+    for name in others:   # another job or machine
+        launched({**given, name: given[name] + "1"})
+        assert module._share_path() != path, name
+    for name in ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "RANK"):
+        if name in given:   # another rank of the machine
+            launched({**given, name: "9"})
+            assert module._share_path() == path, name
+    launched(given)
+    monkeypatch.setattr(os, "uname", lambda: types.SimpleNamespace(nodename="another"))
+    assert module._share_path() != path
+
+
+def test_no_launcher(launched):
+    with pytest.raises(rung.InvalidError, match="LOCAL_RANK is not set; start with torchrun, srun"):
+        launched({})._local_rank()
+    for wrong in ("", "-1", "one", "\u0663"):
+        with pytest.raises(rung.InvalidError, match="SLURM_LOCALID=.*: not a rank; set it"):
+            launched({**SLURM, "SLURM_LOCALID": wrong})._local_rank()
+
+
+def test_the_socket_has_a_short_path(launched, monkeypatch, tmp_path):
+    module = launched({**TORCHRUN, "TORCHELASTIC_RUN_ID": "long/" * 100})
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert module._share_path().startswith(str(tmp_path) + f"/rung-{os.getuid()}-")
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp/" + 100 * "t")
+    assert module._share_path().startswith(f"/tmp/rung-{os.getuid()}-")
+    assert len(module._share_path()) <= 107
+
+
+def test_the_message_about_many_machines():
+    from rung.distributed import _compare
+
+    ranks = [(f"node{rank // 2}", {"dtype": "f32"}) for rank in range(20)]
+    _compare(ranks)
+    for rank in range(4, 16):
+        ranks[rank] = ranks[rank][0], {"dtype": "f16"}
+    ranks[19] = "node9", {}   # check=False
+    with pytest.raises(rung.InvalidError) as error:
+        _compare(ranks)
+    assert str(error.value) == (
+        "dtype: f32 on node0 (rank 0), f32 on node1 (rank 2), f32 on node8 (rank 16), f32 on node9 "
+        "(rank 18), but f16 on node2 (rank 4); pass the same to all ranks")
+    ranks[4:7] = [(f"far{rank}", {"dtype": "f64"}) for rank in range(3)]
+    with pytest.raises(rung.InvalidError, match=r"\(rank 5\), others on 3 more hosts, but f16 on"):
+        _compare(ranks)

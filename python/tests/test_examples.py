@@ -80,11 +80,17 @@ def test_gnn_pyg(folder, model, loader):
     assert int(re.search(r"nvme (\d+)", text)[1]) > 0
 
 
-def test_sage_ddp(folder):
-    text = run("sage_ddp.py", folder, *SMALL, "--epochs", 4, "--test", "test",
-               before=("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"))
-    assert text.count("of 400 seeds") == 4   # seeds of both ranks
-    assert share(text) > 0.6
+def test_sage_ddp(folder, tmp_path):
+    def train(epochs, *more):
+        return run("sage_ddp.py", folder, *SMALL, "--epochs", epochs, *more,
+                   before=("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"))
+
+    whole = train(4, "--test", "test")
+    assert whole.count("of 400 seeds") == 4   # seeds of both ranks
+    assert share(whole) > 0.6
+    state = ("--state", tmp_path / "state")
+    parts = train(2, *state) + train(4, *state)   # resumes
+    assert parts.splitlines() == whole.splitlines()[:4]
 
 
 @pytest.fixture

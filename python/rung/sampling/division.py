@@ -43,7 +43,8 @@ class Division:
                  world_size: int | None) -> None:
         self.seed: int = whole_number(seed, "seed", SEED_MAX)
         self.batch_size: int = 0
-        self.shuffle, self.drop_last = bool(shuffle), bool(drop_last)
+        self.shuffle: bool = bool(shuffle)
+        self.drop_last: bool = bool(drop_last)
         self._rank = None if rank is None else whole_number(rank, "rank", _RANK_MAX)
         self._world = (None if world_size is None
                        else whole_number(world_size, "world_size", _RANK_MAX))

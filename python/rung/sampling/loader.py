@@ -350,8 +350,7 @@ class Loader(Resumable, Generic[BatchT]):
         try:
             found_pass = self._pass(ranks, world, first)
             self._call(lib.rung_loader_begin, byref(found_pass))
-            self._at = at = self.epoch, first
-            self.epoch, self._first = self.epoch + 1, 0
+            at = self._begin(first)
             if self._tqdm is not None:
                 bar = self._tqdm(total=count, initial=first, desc=f"epoch {self.epoch}",
                                  unit="batch")

@@ -110,6 +110,12 @@ class Resumable:
         self._epoch = self._at = None
         self.epoch, self._first = epoch, batch
 
+    def _begin(self, first: int) -> tuple[int, int]:
+        """Note that the next epoch begins with a batch, and return its number and the batch."""
+        self._at = at = self.epoch, first
+        self.epoch, self._first = self.epoch + 1, 0
+        return at
+
     def _options(self, world: int) -> dict[str, Any]:
         """Return the options that decide the contents of global batches."""
         division = self._division

@@ -7,6 +7,7 @@ import pathlib
 import torch
 
 import rung
+import rung.distributed
 
 store = rung.open(pathlib.Path("papers.rung"), host="4GiB")
 store.gather(5.5)   # error
@@ -27,3 +28,6 @@ rung.FeatureStore(5)   # error
 rung.Feature("papers.rung")   # error
 print(rung.Dataset("papers.rung").splits.train)   # error
 print(store.stats().hit_rate)   # error
+rung.Loader(store).load_state_dict(5)   # error
+position: str = rung.Loader(store).state_dict()   # error
+rung.distributed.open(5)   # error

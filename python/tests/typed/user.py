@@ -12,6 +12,8 @@ import torch
 from typing_extensions import assert_type
 
 import rung
+import rung.distributed
+import rung.lightning
 
 
 def stage(features: torch.Tensor, edges: npt.NDArray[np.int64]) -> rung.StageResult:
@@ -87,6 +89,17 @@ def train(path: pathlib.Path, model: torch.nn.Module) -> list[torch.Tensor]:
 def features_of_pyg_and_graphbolt(store: rung.Store) -> tuple[rung.FeatureStore, rung.Feature]:
     assert_type(rung.Feature(store).read(torch.arange(3)), torch.Tensor)
     return rung.FeatureStore({"x": store}), rung.Feature(store)
+
+
+def resume(path: str, state: dict[str, Any]) -> dict[str, Any]:
+    with rung.distributed.open(path, check=False, host="4GiB") as store:
+        assert_type(store, rung.Store)
+        loader = rung.Loader(store)
+        loader.load_state_dict(state)
+        assert_type(loader.epoch, int)
+        assert_type(rung.lightning.DataModule(path, val="valid").train_dataloader(),
+                    rung.Loader[Any])
+        return loader.state_dict()
 
 
 def hits(path: str) -> float:

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Fetches the kernel that the tests in a virtual machine boot: Debian's "cloud" kernel, which has
-# NVMe and ext4 built in. It is unpacked to build-vm/ of this checkout, not installed. Does nothing
-# if the kernel is there already, or installed in /boot.
+# NVMe and ext4 built in, and its modules for NVMe over TCP. They are unpacked to build-vm/ of this
+# checkout, not installed. Does nothing if they are there already, or installed.
 set -euo pipefail
 
 usage() {
 	cat <<'EOT'
-usage: tests/vm/kernel.sh [--print]
+usage: tests/vm/kernel.sh [--print | --modules]
 
-  --print  only print the path of the kernel, or fail
+  --print    only print the path of the kernel, or fail
+  --modules  only print the paths of its modules, each after those that it needs, or fail
 
 Needs apt-get with package lists, and downloads about 30 MB.
 Exit: 0 the kernel is there, 1 it is not.
@@ -18,20 +19,35 @@ EOT
 
 cd "$(dirname "$0")/../.."
 folder=$PWD/build-vm
+# virtio_net, then the NVMe target, its client, and packet delays; each after those that it needs
+modules=(virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci failover
+	net_failover virtio_net configfs nvmet nvmet-tcp nvme-fabrics nvme-tcp sch_netem)
 
 find_kernel() {
 	find "$folder" /boot -maxdepth 1 -name 'vmlinuz-*-cloud-amd64' -readable 2>/dev/null |
 		sort -V | tail -n 1 | grep .
 }
 
+# Those of the kernel, unpacked here or installed with it; a kernel may have some of them built in.
+find_modules() {
+	local kernel version name
+	kernel=$(find_kernel) || return 1
+	version=${kernel##*/vmlinuz-}
+	for name in "${modules[@]}"; do
+		find "$folder/modules-$version" "/lib/modules/$version" -name "$name.ko" \
+			-print -quit 2>/dev/null
+	done | grep .
+}
+
 case ${1:-} in
 '') ;;
 --print) find_kernel; exit ;;
+--modules) find_modules; exit ;;
 --help | -h) usage; exit 0 ;;
 *) echo "tests/vm/kernel.sh: unknown argument '$1'" >&2; usage >&2; exit 2 ;;
 esac
 
-if find_kernel >/dev/null; then
+if find_modules >/dev/null; then
 	exit 0
 fi
 if ! command -v apt-get >/dev/null || ! command -v dpkg-deb >/dev/null; then
@@ -53,5 +69,14 @@ chmod 755 "$work"   # apt may download as a separate user
 echo "== fetching the kernel for the tests in a virtual machine: $package" >&2
 (cd "$work" &&
 	apt-get -qq -o Acquire::Retries=3 -o APT::Sandbox::User=root download "$package") >&2
-dpkg-deb --fsys-tarfile "$work"/linux-image-*.deb | tar -x -C "$work" --wildcards './boot/vmlinuz-*'
-mv "$work"/boot/vmlinuz-*-cloud-amd64 "$folder/"
+dpkg-deb --fsys-tarfile "$work"/linux-image-*.deb |
+	tar -x -C "$work" --wildcards './boot/vmlinuz-*' './lib/modules/*/kernel/*'
+version=$(basename "$work"/lib/modules/*)
+rm -rf "$folder/modules-$version"
+mkdir "$work/modules"
+for name in "${modules[@]}"; do
+	find "$work/lib" -name "$name.ko*" -exec mv -t "$work/modules" {} +
+done
+find "$work/modules" -name '*.xz' -exec unxz {} +
+mv "$work/modules" "$folder/modules-$version"
+mv "$work/boot/vmlinuz-$version" "$folder/"

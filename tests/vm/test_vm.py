@@ -48,6 +48,13 @@ def kernel():
     return done.stdout.strip()
 
 
+def kernel_modules():
+    """The paths of the kernel's modules, by name, each after those that it needs."""
+    done = subprocess.run(["bash", os.path.join(HERE, "kernel.sh"), "--modules"],
+                          capture_output=True, text=True, check=False)
+    return {os.path.basename(path)[:-len(".ko")]: path for path in done.stdout.split()}
+
+
 def missing():
     """Why no machine can be started; "" if one can."""
     if os.uname().machine != "x86_64":
@@ -83,18 +90,21 @@ def make_disk(disk, files, disk_block, fs_block, group_blocks):
         else "%dk" % ((DISK - PARTITION) // 1024))
 
 
-def make_initramfs(folder, init, guest):
+def make_initramfs(folder, init, guest, programs=(), modules=None):
     """FOLDER/initramfs, which runs the script `init` with busybox, and the program `guest` as
-    /guest."""
+    /guest. Further programs are pairs of a path and a name in /bin; `modules` are paths by name."""
     root = os.path.join(folder, "root")
-    for name in ("bin", "dev", "proc", "sys", "tmp", "data", "lib64"):
+    for name in ("bin", "dev", "proc", "sys", "tmp", "data", "lib64", "modules"):
         os.makedirs(os.path.join(root, name))
     shutil.copy(which("busybox"), os.path.join(root, "bin", "busybox"))
-    shutil.copy(guest, os.path.join(root, "guest"))
-    for file in re.findall(r"(/\S+) \(0x", run("ldd", guest)):
-        to = root + os.path.abspath(file)
-        os.makedirs(os.path.dirname(to), exist_ok=True)
-        shutil.copy(file, to)
+    for program, name in [(guest, "guest")] + [(p, "bin/" + name) for p, name in programs]:
+        shutil.copy(program, os.path.join(root, name))
+        for file in re.findall(r"(/\S+) \(0x", run("ldd", program)):
+            to = root + os.path.abspath(file)
+            os.makedirs(os.path.dirname(to), exist_ok=True)
+            shutil.copy(file, to)
+    for name, path in (modules or {}).items():
+        shutil.copy(path, os.path.join(root, "modules", name + ".ko"))
     with open(os.path.join(root, "init"), "w", encoding="utf-8") as file:
         file.write(init)
     os.chmod(os.path.join(root, "init"), 0o755)

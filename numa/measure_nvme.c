@@ -14,13 +14,12 @@
 #include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/sysmacros.h>
 #include <linux/fs.h>
 #include <unistd.h>
 
 #include "registry/registry.h"
-#include "file/block_device.h"
 #include "file/direct.h"
+#include "file/mount.h"
 #include "measure.h"
 #include "tier/burst.h"
 
@@ -282,15 +281,16 @@ static int measure_target(struct rung__measuring *m, const struct nvme_target *t
 
 /* ---- files and drives ---- */
 
-/* Find the disk of a file, or of a block device. File systems over a network, in memory or across
- * devices have none. */
+/* Name the drive of a file, or of a block device, as a plan does. Without a disk it is the source
+ * of the mount; file systems in memory or across devices have neither. */
 static void name_drive(struct rung__measuring *m, struct nvme_target *target, const struct stat *st)
 {
 	const dev_t number = S_ISBLK(st->st_mode) ? st->st_rdev : st->st_dev;
-	struct rung__block_device device;
+	char name[RUNG_DRIVE_NAME_BYTES];
 
-	if (rung__block_device("/sys", major(number), minor(number), &device))
-		target->drive = rung__measure_text(m, "%s", device.name);
+	rung__mount_drive("", number, name, sizeof(name));
+	if (name[0])
+		target->drive = rung__measure_text(m, "%s", name);
 }
 
 /* Open a file or block device and check that reads of it measure the drive: it is large enough and

@@ -43,7 +43,8 @@ struct rung_profile_gpu_rows {
 
 /** A drive whose reads were measured. */
 struct rung_profile_drive {
-	/** such as "nvme0n1"; "": the file read is not on a drive that has a name */
+	/** such as "nvme0n1"; where the kernel names no disk the source of the mount, such as
+	 * "server:/export"; "": the file read is not on a drive that has a name */
 	char name[RUNG_DRIVE_NAME_BYTES];
 };
 

@@ -72,11 +72,10 @@ static int open_file(struct rung__reader *reader, int from_fd, bool buffered)
  * which completes only with its last part. */
 static uint32_t read_bytes_max(const struct rung__reader *reader)
 {
+	const dev_t number = reader->geometry.device;
 	struct rung__block_device device;
-	struct stat st;
 
-	if (fstat(reader->fd, &st) != 0 ||
-	    !rung__block_device("/sys", major(st.st_dev), minor(st.st_dev), &device) ||
+	if (!rung__block_device("/sys", major(number), minor(number), &device) ||
 	    device.command_bytes < reader->geometry.align)
 		return READ_BYTES_MAX;
 	return (uint32_t)rung__align_down(RUNG__MIN(device.command_bytes, READ_BYTES_MAX),
@@ -95,6 +94,7 @@ static int file_open(const struct rung__reader_args *args, struct rung__reader *
 {
 	const struct rung__layout *layout = &args->features->layout;
 	struct rung__reader *reader = rung__zalloc(sizeof(*reader));
+	struct stat st;
 	int rc;
 
 	if (!reader)
@@ -117,6 +117,9 @@ static int file_open(const struct rung__reader_args *args, struct rung__reader *
 	rc = open_file(reader, args->features->files[args->file_idx].fd, args->buffered);
 	if (rc < 0)
 		goto close_reader;
+	/* now, because a mount that has failed may not answer */
+	if (fstat(reader->fd, &st) == 0)
+		reader->geometry.device = st.st_dev;
 	reader->geometry.read_bytes_max = read_bytes_max(reader);
 	*reader_out = reader;
 	return 0;

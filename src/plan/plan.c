@@ -11,10 +11,9 @@
 #include <math.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 
-#include "file/block_device.h"
 #include "file/file.h"
+#include "file/mount.h"
 #include "plan/plan.h"
 #include "quant/quant.h"
 #include "plan/profile_rates.h"
@@ -22,19 +21,14 @@
 
 #define QUEUE_DEPTH_DEFAULT 64u
 
-/* Find the kernel's name of the disk that holds an open file, by which a profile lists drives; ""
- * if sysfs does not show it. */
+/* Name the drive that holds an open file as a profile does; "" if it is unknown. */
 static void name_drive(int fd, char name[RUNG_DRIVE_NAME_BYTES])
 {
-	struct rung__block_device device;
 	struct stat st;
 
-	_Static_assert(sizeof(device.name) == RUNG_DRIVE_NAME_BYTES,
-	               "drive names in profiles have the size used in block_device.h");
 	name[0] = 0;
-	if (fstat(fd, &st) == 0 &&
-	    rung__block_device("/sys", major(st.st_dev), minor(st.st_dev), &device))
-		strcpy(name, device.name);
+	if (fstat(fd, &st) == 0)
+		rung__mount_drive("", st.st_dev, name, RUNG_DRIVE_NAME_BYTES);
 }
 
 /* Open the files of the rows to learn their layout, their alignment for direct I/O and their

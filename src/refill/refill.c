@@ -257,17 +257,19 @@ static int not_ended(const struct rung__refill *refill, uint64_t waited_ns)
 	const uint64_t blocked_ns =
 		rung__now_ns() - atomic_load_explicit(&refill->seen_ns, memory_order_relaxed);
 	const uint32_t reads = atomic_load_explicit(&refill->seen_reads, memory_order_relaxed);
+	char mount[RUNG__MOUNT_TEXT_BYTES];
+	const char *where = rung__refill_where(refill, mount);
 
 	if (reads > 0 && blocked_ns < TICKS_MISSED_MAX * TICK_NS_MAX)
 		return rung__fail(RUNG_E_TIMEDOUT,
-		                  "%s: %u reads in flight have not completed in "
+		                  "%s%s: %u reads in flight have not completed in "
 		                  "%" PRIu64 " ms: the device is stuck; their memory is not freed",
-		                  refill->geometry.path, reads, waited_ns / 1000000u);
+		                  refill->geometry.path, where, reads, waited_ns / 1000000u);
 	return rung__fail(RUNG_E_TIMEDOUT,
-	                  "%s: the refill thread has been blocked for %" PRIu64
+	                  "%s%s: the refill thread has been blocked for %" PRIu64
 	                  " ms: a call to the drive does not return, or a process that shares the "
 	                  "store is stopped; the store's memory is not freed",
-	                  refill->geometry.path, blocked_ns / 1000000u);
+	                  refill->geometry.path, where, blocked_ns / 1000000u);
 }
 
 int rung__refill_stop(struct rung__refill *refill)

@@ -309,12 +309,13 @@ static void reap(struct rung__refill *refill)
  * never get one. */
 static void fail_stuck(const struct rung__refill *refill)
 {
-	char text[RUNG__ERROR_BYTES];
+	char text[RUNG__ERROR_BYTES], where[RUNG__MOUNT_TEXT_BYTES];
 
 	snprintf(text, sizeof(text),
-	         "%s: %u reads have not completed in %" PRIu64 " ms, and no other can be sent: %s",
-	         refill->geometry.path, refill->in_flight, refill->timeout_ns / 1000000u,
-	         strerror(ETIMEDOUT));
+	         "%s%s: %u reads have not completed in %" PRIu64
+	         " ms, and no other can be sent: %s",
+	         refill->geometry.path, rung__refill_where(refill, where), refill->in_flight,
+	         refill->timeout_ns / 1000000u, strerror(ETIMEDOUT));
 	fail_issuing(refill, RUNG_E_IO, text);
 	RUNG__QUEUE_EACH(part, &refill->remote, struct rung__part, remote_link)
 	{

@@ -73,6 +73,11 @@ static void release(struct rung__refill *refill, uint32_t token)
 
 /* ---- failures ---- */
 
+const char *rung__refill_where(const struct rung__refill *refill, char text[RUNG__MOUNT_TEXT_BYTES])
+{
+	return rung__mount_text("", refill->geometry.device, refill->geometry.path, text);
+}
+
 /* Write the message for a row that could not be read. `result`: from the reader, bytes or
  * -errno. */
 static void report_row(const struct rung__refill *refill, const struct rung__read *read,
@@ -81,31 +86,36 @@ static void report_row(const struct rung__refill *refill, const struct rung__rea
 	uint64_t ref = read->refs.head, rank = rung__miss_ref_rank(refill, ref),
 		 offset = row_offset(refill, ref);
 	const char *path = refill->geometry.path;
+	char mount[RUNG__MOUNT_TEXT_BYTES];
+	const char *where = rung__refill_where(refill, mount);
 	uint64_t ended = read->offset + read->done + (result > 0 ? (uint32_t)result : 0);
 
 	if (result < 0)
 		snprintf(text, RUNG__ERROR_BYTES,
-		         "%s: %s %" PRIu64 " at offset %" PRIu64 ": read failed %u times: %s", path,
-		         rung__row_noun(&refill->layout), rank, offset, read->tries,
+		         "%s%s: %s %" PRIu64 " at offset %" PRIu64 ": read failed %u times: %s",
+		         path, where, rung__row_noun(&refill->layout), rank, offset, read->tries,
 		         strerror(-result));
 	else if (ended >= refill->geometry.file_bytes || result == 0)
 		snprintf(text, RUNG__ERROR_BYTES,
-		         "%s: %s %" PRIu64 " at offset %" PRIu64 ": the file ends at %" PRIu64
+		         "%s%s: %s %" PRIu64 " at offset %" PRIu64 ": the file ends at %" PRIu64
 		         " or before: it was truncated; run rung verify",
-		         path, rung__row_noun(&refill->layout), rank, offset, ended);
+		         path, where, rung__row_noun(&refill->layout), rank, offset, ended);
 	else
 		snprintf(text, RUNG__ERROR_BYTES,
-		         "%s: %s %" PRIu64 " at offset %" PRIu64
+		         "%s%s: %s %" PRIu64 " at offset %" PRIu64
 		         ": %u of %u bytes read after %u tries",
-		         path, rung__row_noun(&refill->layout), rank, offset,
+		         path, where, rung__row_noun(&refill->layout), rank, offset,
 		         read->done + (uint32_t)result, read->needed, read->tries);
 }
 
 static void report_gone(const struct rung__refill *refill, char text[RUNG__ERROR_BYTES])
 {
+	char where[RUNG__MOUNT_TEXT_BYTES];
+
 	snprintf(text, RUNG__ERROR_BYTES,
-	         "%s: engine %s accepts no more reads: %s; close the store and open it again",
-	         refill->geometry.path, refill->engine.name, strerror(refill->broken));
+	         "%s%s: engine %s accepts no more reads: %s; close the store and open it again",
+	         refill->geometry.path, rung__refill_where(refill, where), refill->engine.name,
+	         strerror(refill->broken));
 }
 
 void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request *request)
@@ -331,7 +341,7 @@ bool rung__reads_check_late(struct rung__refill *refill, uint64_t forgiven_ns)
 
 	for (uint32_t token = 0; token < refill->slot_count; token++) {
 		struct rung__read *read = &refill->reads[token];
-		char text[RUNG__ERROR_BYTES];
+		char text[RUNG__ERROR_BYTES], where[RUNG__MOUNT_TEXT_BYTES];
 		uint64_t age_ns;
 
 		if (!read->sent)
@@ -348,9 +358,10 @@ bool rung__reads_check_late(struct rung__refill *refill, uint64_t forgiven_ns)
 		if (!read->part)
 			continue;
 		snprintf(text, sizeof(text),
-		         "%s: %s %" PRIu64 " at offset %" PRIu64
+		         "%s%s: %s %" PRIu64 " at offset %" PRIu64
 		         ": the read has not completed in %" PRIu64 " ms: %s",
-		         refill->geometry.path, rung__row_noun(&refill->layout),
+		         refill->geometry.path, rung__refill_where(refill, where),
+		         rung__row_noun(&refill->layout),
 		         rung__miss_ref_rank(refill, read->refs.head),
 		         row_offset(refill, read->refs.head), refill->timeout_ns / 1000000u,
 		         strerror(ETIMEDOUT));

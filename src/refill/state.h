@@ -33,6 +33,7 @@
 
 #include "refill/refill.h"
 #include "base/thread.h"
+#include "file/mount.h"
 
 /* misses.frames of a reference is the cache's frame for its row, or RUNG__CACHE_NONE. With this
  * flag the reference is the keeper of that frame: its own read fills the frame. Without the flag it
@@ -353,6 +354,10 @@ bool rung__reads_check_late(struct rung__refill *refill, uint64_t forgiven_ns);
 /** The reader cannot continue: fail the requests of all reads in flight. Their tokens are not used
  * again, because the kernel may still write to their slots. */
 void rung__reads_abandon(struct rung__refill *refill);
+
+/** Where the file is, for messages about reads, after its path: "" on a drive of this machine. */
+const char *rung__refill_where(const struct rung__refill *refill,
+                               char text[RUNG__MOUNT_TEXT_BYTES]);
 
 /** Fail a request because the reader accepts no more reads (refill->broken). */
 void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request *request);

@@ -11,6 +11,8 @@
 #ifndef RUNG_READER_H
 #define RUNG_READER_H
 
+#include <sys/types.h>
+
 #include "dataset/features.h"
 
 #define RUNG__READER_ABI 1
@@ -28,6 +30,7 @@ struct rung__geometry {
 	 * page cache */
 	uint32_t align;
 	const char *path; /* for messages */
+	dev_t device;     /* st_dev of the file, for messages; 0: unknown */
 };
 
 /** A read of the file into the pool. */

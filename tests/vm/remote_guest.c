@@ -29,7 +29,7 @@
 #define SEED       5
 #define HOST_BYTES (256u << 10) /* nearly every row is cold */
 #define BATCH      1000
-#define OUTAGE_S   40 /* until a gather fails, and until gathers succeed again */
+#define OUTAGE_S   60 /* until a gather fails, and until gathers succeed again */
 
 static struct rung_dataset *ds;
 static struct rung_plan *plan;

@@ -66,7 +66,7 @@ if [ $install = yes ]; then
 	[ $all = no ] || packages+=("${RUNG_PACKAGES_WHEEL[@]}")
 	rung_install "${packages[@]}" || exit 1
 	tests/vm/kernel.sh ||
-		echo "== no kernel for the tests in a virtual machine: they will be skipped" >&2
+		echo "== no kernel or modules for the virtual machines: tests will be skipped" >&2
 fi
 [ $only = no ] || exit 0
 

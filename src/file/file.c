@@ -4,13 +4,27 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include "file/file.h"
-#include "base/base.h"
+#include "file/mount.h"
 
 #define CALL_BYTES_MAX (1u << 30) /* Linux transfers at most 2 GiB - 4 KiB per call */
 #define RESERVE_TRIES  64         /* bounded: a periodic timer could interrupt every attempt */
+
+static int read_failed(int fd, const char *path, uint64_t bytes, uint64_t offset)
+{
+	const int err = errno;
+	char where[RUNG__MOUNT_TEXT_BYTES] = "";
+	struct statx st;
+
+	/* the mount may be the cause: do not wait for an answer of its server */
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &st) == 0)
+		rung__mount_text("", makedev(st.stx_dev_major, st.stx_dev_minor), path, where);
+	return rung__fail_errno(err, "%s%s: reading %" PRIu64 " bytes at offset %" PRIu64, path,
+	                        where, bytes, offset);
+}
 
 int rung__pread_all(int fd, const char *path, void *buf, uint64_t bytes, uint64_t offset)
 {
@@ -23,9 +37,7 @@ int rung__pread_all(int fd, const char *path, void *buf, uint64_t bytes, uint64_
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
-			return rung__fail_errno(errno,
-			                        "%s: reading %" PRIu64 " bytes at offset %" PRIu64,
-			                        path, bytes, offset);
+			return read_failed(fd, path, bytes, offset);
 		if (got == 0)
 			return rung__fail(RUNG_E_IO,
 			                  "%s: ends at offset %" PRIu64 ", %" PRIu64

@@ -149,6 +149,17 @@ static int gather_until(bool failed, const char *what, uint64_t *wrong)
 	return rc;
 }
 
+/* Loading a map that is not in the page cache fails as well. */
+static void check_load(void)
+{
+	uint64_t *map = NULL, count;
+	int rc = rung_dataset_load_ids(ds, "rank_of_vertex", &count, &map);
+
+	check(rc == RUNG_E_IO && strstr(rung_last_error(), " (on /"), "loading a map fails",
+	      "%d (%s)", rc, rc ? rung_last_error() : "");
+	rung_free(map);
+}
+
 static void outage(const char *text, uint64_t near_rows)
 {
 	uint64_t wrong = 0;
@@ -161,6 +172,8 @@ static void outage(const char *text, uint64_t near_rows)
 	      rc ? rung_last_error() : "");
 	if (near_rows)
 		check_rows("rows on the other drive during the outage", near_rows);
+	else
+		check_load();
 	puts("start the target");
 	rc = gather_until(false, "until a gather succeeded", &wrong);
 	check(rc == 0 && wrong == 0, "the open store continues", "%d (%s), %llu wrong rows", rc,

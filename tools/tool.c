@@ -471,4 +471,9 @@ void tool_print_engine(const struct rung_store_stats *stats)
 	if (*why)
 		printf(at + 2 + (int)strlen(why) > LINE_COLUMNS ? ";\n        %s" : "; %s", why);
 	putchar('\n');
+	/* files on other file systems can have other engines */
+	for (uint32_t f = 1; f < stats->file_count; f++) {
+		if (strcmp(stats->file_engines[f], stats->engine) != 0)
+			printf("        features.%03u.npy: %s\n", f, stats->file_engines[f]);
+	}
 }

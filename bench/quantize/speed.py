@@ -17,9 +17,9 @@ import sys
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 # pylint: disable=wrong-import-position
-from common import (ROOT, Failure, record, run_json, run_main, say, size, spread,  # noqa: E402
+from common import (ROOT, Failure, record, run_json, run_main, say, size, spread,
                     temporary_folder, write_edges)
-from limit import DeviceLimit  # noqa: E402
+from limit import DeviceLimit
 
 BLOCK = 1 << 20
 

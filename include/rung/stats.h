@@ -177,6 +177,10 @@ struct rung_store_stats {
 	/** longest window so far, in batches, see rung_store_opts.window; 0: there was none */
 	uint32_t window_batches;
 	uint32_t refill_threads; /**< threads for each features file; 0: no row is cold */
+	/** [file_count] the engine of each features file; `engine` is that of the first. Files of
+	 * several ranges can be on different file systems */
+	const char *file_engines[RUNG_FEATURE_FILES_MAX];
+	uint32_t file_count; /**< 0: no row is cold */
 };
 
 /**

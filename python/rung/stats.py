@@ -96,6 +96,7 @@ class Stats(_Printed):
         refill_threads: threads that read each features file; 0 if no row is cold
         engine: name of the I/O engine; "none" if no row is cold
         engine_why: why a better engine is not in use; "" otherwise
+        file_engines: the engine of each features file, of which `engine` is the first
         direct: whether reads use O_DIRECT
         cache_hits: cold rows that were in the cache
         joined_rows: cold rows that waited for a read of another gather or process
@@ -134,6 +135,7 @@ class Stats(_Printed):
     refill_threads: int
     engine: str
     engine_why: str
+    file_engines: tuple[str, ...]
     direct: bool
     cache_hits: int
     joined_rows: int
@@ -235,6 +237,7 @@ def _stats_of(found: Any) -> Stats:
     values.update(
         tiers=tuple(Tier(text(tier.name), tier.rows, tier.hits, tier.bytes) for tier in tiers),
         engine=text(found.engine), engine_why=text(found.engine_why),
+        file_engines=tuple(text(name) for name in found.file_engines[: found.file_count]),
         cache_why=in_python(text(found.cache_why)), stats_page_why=text(found.stats_page_why),
         direct=bool(found.direct), latency=tuple(found.latency),
         phases={name: tuple(found.phases[i]) for i, name in enumerate(PHASES)})

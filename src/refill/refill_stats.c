@@ -31,4 +31,6 @@ void rung__refill_stats(const struct rung__refill *refill, struct rung_store_sta
 	stats->merge_gap_bytes = (uint32_t)refill->rule.merge_gap_bytes;
 	stats->read_bytes_max = (uint32_t)refill->rule.read_bytes_max;
 	report_engine(&refill->engine, stats);
+	stats->file_engines[refill->file_idx] = refill->engine.name;
+	stats->file_count = (uint32_t)refill->layout.file_count;
 }

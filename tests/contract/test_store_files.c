@@ -246,6 +246,9 @@ Test(files, each_range_has_its_timeout)
 
 		cr_assert_eq(refill->timeout_ns, ms * 1000000ull);
 	}
+	cr_assert_eq(stats_of(&f).file_count, 4);
+	for (uint32_t file = 0; file < 4; file++)
+		cr_assert_str_eq(stats_of(&f).file_engines[file], stats_of(&f).engine);
 	gather_twice(1);
 	fixture_close(&f);
 }

@@ -54,11 +54,15 @@ static void set_settings(json_t *root, const struct bench_args *args,
                          const struct bench_summary *run, const struct rung_tuning *tuning)
 {
 	const struct rung_store_stats *stats = &run->stats;
+	json_t *engines = json_array();
 
 	tool_json_set(root, "engine", tool_json_text(stats->engine));
 	tool_json_set(
 		root, "engine_why",
 		tool_json_text(stats->engine_why && *stats->engine_why ? stats->engine_why : NULL));
+	for (uint32_t f = 0; f < stats->file_count; f++)
+		tool_json_append(engines, tool_json_text(stats->file_engines[f]));
+	tool_json_set(root, "file_engines", engines);
 	tool_json_set(root, "engine_steps",
 	              tool_json_steps(stats->engine_steps, stats->engine_step_count));
 	tool_json_set(root, "engine_parts",

@@ -38,9 +38,13 @@ def test_ranges_of_ranks(tmp_path):
 def test_read_timeouts(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    rung.stage(tmp_path / "out.rung", stripe={0.2: tmp_path / "a", 1: tmp_path / "b"}, **SOURCES)
-    with rung.open(tmp_path / "out.rung", host="66KiB", read_timeout=[5, 60.5]) as store:
-        assert same(store.gather(np.arange(len(store))), FEATURES)
+    features = np.tile(FEATURES, (20, 1))
+    rung.stage(tmp_path / "out.rung", features=features,
+               stripe={0.2: tmp_path / "a", 1: tmp_path / "b"})
+    with rung.open(tmp_path / "out.rung", host="160KiB", read_timeout=[5, 60.5]) as store:
+        assert same(store.gather(np.arange(len(store))), features)
+        assert store.stats().engine != "none"
+        assert store.stats().file_engines == (store.stats().engine,) * 2
     for wrong, words in (([1, 2, 3], "3 read timeouts for 2 ranges"), ([1, -1], "read_timeout="),
                          (["x", 1], "read_timeout=")):
         with pytest.raises(rung.InvalidError, match=words):

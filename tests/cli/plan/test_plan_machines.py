@@ -8,7 +8,6 @@ import re
 import shlex
 import subprocess
 import sys
-import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 from clitest import RUNG, TESTS, CliTest, Graph, main, shape_of

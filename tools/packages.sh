@@ -11,7 +11,7 @@ RUNG_PACKAGES_BUILD=(gcc libc6-dev make cmake pkg-config git python3
 RUNG_PACKAGES_TEST=(g++ libcriterion-dev pandoc python3-numpy python3-pytest python3-venv
 	clang clang-format libomp-dev libclang-rt-14-dev
 	qemu-system-x86 qemu-system-common busybox-static cpio e2fsprogs fuse3 nbdkit libnbd-bin
-	doxygen universal-ctags zsh fish)
+	curl iproute2 rsync doxygen universal-ctags zsh fish)
 # tools/wheel.sh, and the tests for aarch64
 # shellcheck disable=SC2034
 RUNG_PACKAGES_WHEEL=(gcc-aarch64-linux-gnu qemu-user-static dpkg-dev debian-archive-keyring

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/base.h"
+#include "dataset/features.h"
 #include "dataset/manifest.h"
 #include "folder/stage_entries.h"
 #include "folder/stage_step.h"
@@ -30,16 +31,6 @@ static bool is_temporary(const char *name)
 	return strcmp(name, RUNG__INDPTR ".partial") == 0 ||
 	       strcmp(name, RUNG__INDICES ".partial") == 0 ||
 	       (strncmp(name, "rung-", 5) == 0 && strlen(name) == 5 + 6);
-}
-
-/* RUNG__FEATURES_PREFIX, three digits, ".npy". Only files with these names are allowed to be
- * links. */
-static bool is_features(const char *name)
-{
-	const size_t prefix = strlen(RUNG__FEATURES_PREFIX);
-
-	return strncmp(name, RUNG__FEATURES_PREFIX, prefix) == 0 &&
-	       strspn(name + prefix, "0123456789") == 3 && strcmp(name + prefix + 3, ".npy") == 0;
 }
 
 /* prefix, NAME, ".npy" */
@@ -69,8 +60,8 @@ static bool is_ours(const char *name)
 		if (strcmp(name, fixed[i]) == 0)
 			return true;
 	}
-	return is_temporary(name) || is_features(name) || is_named(name, RUNG__SPLIT_PREFIX) ||
-	       is_named(name, RUNG__ARRAY_PREFIX);
+	return is_temporary(name) || rung__features_name_ok(name) ||
+	       is_named(name, RUNG__SPLIT_PREFIX) || is_named(name, RUNG__ARRAY_PREFIX);
 }
 
 /* Call `each` for the entries of a folder, until it fails. The listing uses a separate descriptor,
@@ -97,21 +88,6 @@ static int for_entries(int fd, const char *path,
 	return rc;
 }
 
-/* Whether a link leads to the features of another dataset, to which rung fetch refers. Such a file
- * is not removed with the link. */
-static bool refers(int fd, const char *name)
-{
-	char target[PATH_MAX];
-	const ssize_t bytes = readlinkat(fd, name, target, sizeof(target) - 1);
-	const char *last;
-
-	if (bytes <= 0)
-		return false;
-	target[bytes] = '\0';
-	last = strrchr(target, '/');
-	return target[0] == '/' && last && is_features(last + 1);
-}
-
 static int check_entry(int fd, const char *path, const char *name, void *ctx)
 {
 	char target[PATH_MAX];
@@ -119,8 +95,9 @@ static int check_entry(int fd, const char *path, const char *name, void *ctx)
 
 	(void)ctx;
 	if (is_ours(name) && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	    (S_ISREG(st.st_mode) || (S_ISLNK(st.st_mode) && is_features(name) &&
-	                             (rung__stripe_link_ok(fd, name, target) || refers(fd, name)))))
+	    (S_ISREG(st.st_mode) || (S_ISLNK(st.st_mode) && rung__features_name_ok(name) &&
+	                             (rung__stripe_link_ok(fd, name, target) ||
+	                              rung__features_elsewhere(fd, name, target)))))
 		return 0;
 	return rung__fail(RUNG_E_EXIST,
 	                  "%s: contains '%s', which rung did not write; move it away or choose "
@@ -136,7 +113,7 @@ static int remove_entry(int fd, const char *path, const char *name, void *ctx)
 
 	(void)ctx;
 	rung__stage_step("unlink");
-	rc = is_features(name) ? rung__stripe_remove(fd, name) : 0;
+	rc = rung__features_name_ok(name) ? rung__stripe_remove(fd, name) : 0;
 	if (rc < 0)
 		return rc;
 	if (unlinkat(fd, name, 0) < 0 && errno != ENOENT)

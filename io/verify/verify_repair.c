@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "dataset/features.h"
 #include "file/file.h"
 #include "source/npy.h"
 #include "verify/state.h"
@@ -52,6 +53,17 @@ static uint64_t recorded(const struct rung__verify *v, const struct rung__manife
 	                                           : v->sums[file->first_block + block];
 }
 
+/* Whether a features file is a link into another dataset, which this one must not change. */
+static bool is_of_another(int dir_fd, const char *name)
+{
+	char folder[PATH_MAX], manifest[PATH_MAX];
+
+	return rung__features_elsewhere(dir_fd, name, folder) &&
+	       (size_t)snprintf(manifest, sizeof(manifest), "%s/" RUNG__MANIFEST, folder) <
+	               sizeof(manifest) &&
+	       access(manifest, F_OK) == 0;
+}
+
 /* Open a file for writing. Only features files are allowed to be links. O_NONBLOCK: opening a
  * special file of that name must not wait. */
 static int open_target(const struct rung__verify *v, struct repair_target *t)
@@ -63,6 +75,11 @@ static int open_target(const struct rung__verify *v, struct repair_target *t)
 
 	if (t->fd >= 0)
 		return 0;
+	if (features && is_of_another(v->ds->dir_fd, t->file->name))
+		return rung__fail(RUNG_E_EXIST,
+		                  "%s: is a link to the features of another dataset; repair that "
+		                  "one",
+		                  t->path);
 	t->fd = openat(v->ds->dir_fd, t->file->name, flags, 0666);
 	if (t->fd < 0)
 		return rung__fail_errno(errno, "%s: cannot be opened for writing", t->path);

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -13,6 +14,29 @@
 #include "file/file.h"
 #include "dataset/dataset.h"
 #include "dataset/features.h"
+
+bool rung__features_name_ok(const char *name)
+{
+	const size_t prefix = strlen(RUNG__FEATURES_PREFIX);
+
+	return strncmp(name, RUNG__FEATURES_PREFIX, prefix) == 0 &&
+	       strspn(name + prefix, "0123456789") == 3 && strcmp(name + prefix + 3, ".npy") == 0;
+}
+
+bool rung__features_elsewhere(int dir_fd, const char *name, char *folder_out)
+{
+	const ssize_t bytes = readlinkat(dir_fd, name, folder_out, PATH_MAX - 1);
+	char *last;
+
+	if (bytes <= 0)
+		return false;
+	folder_out[bytes] = '\0';
+	last = strrchr(folder_out, '/');
+	if (folder_out[0] != '/' || !rung__features_name_ok(last + 1))
+		return false;
+	*last = '\0';
+	return true;
+}
 
 /* The file with this name; NULL: the manifest does not list it. */
 static const struct rung_dataset_file *find(const struct rung_dataset *ds, const char *name)

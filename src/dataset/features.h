@@ -19,6 +19,17 @@ struct rung__features {
 	struct rung__layout layout; /* where a row is: its file, and its offset there */
 };
 
+/** Whether a file in the folder of a dataset may have this name as one with its features: only such
+ * files may be links. */
+bool rung__features_name_ok(const char *name);
+
+/**
+ * Whether a features file in the folder `dir_fd` is a link to a file with the name of features, as
+ * in a copy by rung fetch, which refers to those of another dataset.
+ * @param folder_out  [PATH_MAX] the folder of that file
+ */
+bool rung__features_elsewhere(int dir_fd, const char *name, char *folder_out);
+
 /** Open an array of a dataset by the name of its file. `layout` gets the position of the data and
  * the size of the file; its fields about rows stay zero. Close it with rung__features_close(). */
 int rung__array_open(const struct rung_dataset *ds, const char *name,

@@ -80,6 +80,16 @@ class Fetch(CliTest):
         self.fetch(self.path("part.rung"), "again.rung")
         shutil.rmtree(self.path("part.rung"))
         self.check_stored(self.path("again.rung"))
+        # a copy does not change the files to which it refers
+        self.fetch(self.path("again.rung"), "refers.rung", "--share", "0.1")
+        with open(os.path.join(self.path("again.rung"), "features.001.npy"), "r+b") as file:
+            file.seek(8_000_000)
+            file.write(b"wrong")
+        for name, code in (("refers.rung", 3), ("again.rung", 0)):
+            done = self.run_rung("verify", self.path(name), "--source", self.graph.features,
+                                 "--repair", code=code)
+            self.assertEqual("repair that one" in done.stdout + done.stderr, code != 0)
+        self.run_rung("verify", self.path("refers.rung"))
         # staging can replace a copy, and leaves the files to which it refers
         self.fetch(self.source, "over.rung", "--share", "0.4")
         self.run_rung("stage", *self.graph.options(score="degree"), "--out", self.path("over.rung"),

@@ -16,14 +16,17 @@
 static int read_failed(int fd, const char *path, uint64_t bytes, uint64_t offset)
 {
 	const int err = errno;
-	char where[RUNG__MOUNT_TEXT_BYTES] = "";
+	char where[RUNG__MOUNT_TEXT_BYTES];
+	dev_t device = 0;
 	struct statx st;
+	int rc;
 
 	/* the mount may be the cause: do not wait for an answer of its server */
 	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &st) == 0)
-		rung__mount_text("", makedev(st.stx_dev_major, st.stx_dev_minor), path, where);
-	return rung__fail_errno(err, "%s%s: reading %" PRIu64 " bytes at offset %" PRIu64, path,
-	                        where, bytes, offset);
+		device = makedev(st.stx_dev_major, st.stx_dev_minor);
+	rc = rung__fail_errno(err, "%s%s: reading %" PRIu64 " bytes at offset %" PRIu64, path,
+	                      rung__mount_text("", device, path, where), bytes, offset);
+	return rung__fail(rc, "%s%s", rung_last_error(), rung__mount_cure("", device));
 }
 
 int rung__pread_all(int fd, const char *path, void *buf, uint64_t bytes, uint64_t offset)

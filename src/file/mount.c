@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include "file/block_device.h"
 #include "file/mount.h"
@@ -217,6 +218,17 @@ static bool find_drive(const char *root, dev_t device, struct rung__block_device
 	       rung__block_device(sys, major(device), minor(device), drive_out);
 }
 
+/* Whether a drive was removed while it was mounted. File systems without a drive have major 0. */
+static bool was_removed(const char *root, dev_t device)
+{
+	char folder[PATH_MAX];
+
+	return major(device) != 0 &&
+	       (size_t)snprintf(folder, sizeof(folder), "%s/sys/dev/block", root) <
+	               sizeof(folder) &&
+	       access(folder, F_OK) == 0; /* else sysfs is not mounted here */
+}
+
 bool rung__mount_find(const char *root, dev_t device, const char *path,
                       struct rung__mount *mount_out)
 {
@@ -230,6 +242,7 @@ bool rung__mount_find(const char *root, dev_t device, const char *path,
 		mount.local = !mount.transport[0] || strcmp(mount.transport, "pcie") == 0;
 	} else {
 		mount.local = in_memory(&mount);
+		mount.removed = was_removed(root, device);
 	}
 	*mount_out = mount;
 	return true;
@@ -250,6 +263,24 @@ const char *rung__mount_text(const char *root, dev_t device, const char *path,
 		snprintf(text, RUNG__MOUNT_TEXT_BYTES, " (on %s, %s %s)", mount.point, mount.type,
 		         mount.source);
 	return text;
+}
+
+const char *rung__mount_cure(const char *root, dev_t device)
+{
+	struct rung__mount mount;
+
+	if (!rung__mount_find(root, device, NULL, &mount) || mount.local)
+		return "";
+	if (mount.removed)
+		return "; its drive was removed: connect and mount it again, and reopen the "
+		       "dataset";
+	if (mount.transport[0])
+		return "; restore the target or the network: reads continue once the drive "
+		       "reconnects";
+	/* nothing is known about other sources, such as the name of a pool of ZFS */
+	return strchr(mount.source, ':') || strncmp(mount.source, "//", 2) == 0
+	               ? "; check the server and the network"
+	               : "";
 }
 
 void rung__mount_drive(const char *root, dev_t device, char *name, size_t name_bytes)

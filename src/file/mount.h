@@ -20,6 +20,7 @@ struct rung__mount {
 	char transport[16]; /* of an NVMe drive: "tcp", "pcie"; "" for other file systems */
 	char address[72];   /* "10.0.0.1:4420"; "" if there is none */
 	bool local;         /* a drive of this machine, or memory */
+	bool removed;       /* the kernel has no such drive any more, and only the mount is left */
 };
 
 /**
@@ -38,6 +39,10 @@ bool rung__mount_find(const char *root, dev_t device, const char *path,
  * messages; "" if the mount is local or unknown. @return text */
 const char *rung__mount_text(const char *root, dev_t device, const char *path,
                              char text[RUNG__MOUNT_TEXT_BYTES]);
+
+/** What to do when a read of the file fails, for the end of a message: "; " and a sentence, or ""
+ * if the mount is local or its kind is unknown. */
+const char *rung__mount_cure(const char *root, dev_t device);
 
 /**
  * Write the name of the drive that holds the file system: the kernel's name of the disk, or else

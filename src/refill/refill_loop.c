@@ -313,9 +313,9 @@ static void fail_stuck(const struct rung__refill *refill)
 
 	snprintf(text, sizeof(text),
 	         "%s%s: %u reads have not completed in %" PRIu64
-	         " ms, and no other can be sent: %s",
+	         " ms, and no other can be sent: %s%s",
 	         refill->geometry.path, rung__refill_where(refill, where), refill->in_flight,
-	         refill->timeout_ns / 1000000u, strerror(ETIMEDOUT));
+	         refill->timeout_ns / 1000000u, strerror(ETIMEDOUT), rung__refill_cure(refill));
 	fail_issuing(refill, RUNG_E_IO, text);
 	RUNG__QUEUE_EACH(part, &refill->remote, struct rung__part, remote_link)
 	{

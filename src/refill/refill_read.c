@@ -78,6 +78,11 @@ const char *rung__refill_where(const struct rung__refill *refill, char text[RUNG
 	return rung__mount_text("", refill->geometry.device, refill->geometry.path, text);
 }
 
+const char *rung__refill_cure(const struct rung__refill *refill)
+{
+	return rung__mount_cure("", refill->geometry.device);
+}
+
 /* Write the message for a row that could not be read. `result`: from the reader, bytes or
  * -errno. */
 static void report_row(const struct rung__refill *refill, const struct rung__read *read,
@@ -92,9 +97,9 @@ static void report_row(const struct rung__refill *refill, const struct rung__rea
 
 	if (result < 0)
 		snprintf(text, RUNG__ERROR_BYTES,
-		         "%s%s: %s %" PRIu64 " at offset %" PRIu64 ": read failed %u times: %s",
+		         "%s%s: %s %" PRIu64 " at offset %" PRIu64 ": read failed %u times: %s%s",
 		         path, where, rung__row_noun(&refill->layout), rank, offset, read->tries,
-		         strerror(-result));
+		         strerror(-result), rung__refill_cure(refill));
 	else if (ended >= refill->geometry.file_bytes || result == 0)
 		snprintf(text, RUNG__ERROR_BYTES,
 		         "%s%s: %s %" PRIu64 " at offset %" PRIu64 ": the file ends at %" PRIu64
@@ -359,12 +364,12 @@ bool rung__reads_check_late(struct rung__refill *refill, uint64_t forgiven_ns)
 			continue;
 		snprintf(text, sizeof(text),
 		         "%s%s: %s %" PRIu64 " at offset %" PRIu64
-		         ": the read has not completed in %" PRIu64 " ms: %s",
+		         ": the read has not completed in %" PRIu64 " ms: %s%s",
 		         refill->geometry.path, rung__refill_where(refill, where),
 		         rung__row_noun(&refill->layout),
 		         rung__miss_ref_rank(refill, read->refs.head),
 		         row_offset(refill, read->refs.head), refill->timeout_ns / 1000000u,
-		         strerror(ETIMEDOUT));
+		         strerror(ETIMEDOUT), rung__refill_cure(refill));
 		abandon(refill, token, text);
 	}
 	return late > 0 && late == refill->in_flight;

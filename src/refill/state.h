@@ -359,6 +359,10 @@ void rung__reads_abandon(struct rung__refill *refill);
 const char *rung__refill_where(const struct rung__refill *refill,
                                char text[RUNG__MOUNT_TEXT_BYTES]);
 
+/** What to do about failed or late reads, at the end of their messages: "" on a drive of this
+ * machine. */
+const char *rung__refill_cure(const struct rung__refill *refill);
+
 /** Fail a request because the reader accepts no more reads (refill->broken). */
 void rung__read_fail_gone(const struct rung__refill *refill, struct rung_request *request);
 

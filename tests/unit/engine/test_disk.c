@@ -144,6 +144,7 @@ static void make_mounts(void)
 	memset(text + length, 'x', 5000);
 	length += 5000;
 	snprintf(text + length, sizeof(text) - (size_t)length,
+	         "\n35 22 259:7 / /far2 ro,relatime - ext4 /dev/nvme3n1 ro,norecovery"
 	         "\n31 22 0:51 / /dev/shm rw - tmpfs shm rw\n32 22 broken\n"
 	         "33 22 0:52 / /gone rw\n34 22 0:53 / /lustre rw - lustre %0100d@tcp:/fs rw\n",
 	         7);
@@ -228,6 +229,30 @@ Test(mount, local_drives_memory_and_unknown_devices_are_not_mentioned)
 	cr_assert_str_eq(mount.type, "ext4");
 	cr_assert_str_eq(mount.source, "/dev/nvme0n1");
 	cr_assert_not(rung__mount_find("/nowhere", makedev(259, 0), NULL, &mount));
+}
+
+static void expect_cure(dev_t device, const char *word)
+{
+	const char *cure = rung__mount_cure(folder, device);
+
+	cr_expect(*word ? strstr(cure, word) != NULL : *cure == '\0', "%s", cure);
+}
+
+Test(mount, the_cure_depends_on_what_is_left_of_the_drive)
+{
+	char at[600];
+
+	expect_cure(makedev(259, 2), "; restore the target");
+	expect_text(makedev(259, 7), "/far2/x", " (on /far2, ext4 /dev/nvme3n1)");
+	expect_cure(makedev(259, 7), "; its drive was removed");
+	expect_cure(makedev(0, 50), "; check the server");
+	expect_cure(makedev(259, 0), ""); /* a local drive, memory, and unknown devices */
+	expect_cure(makedev(0, 51), "");
+	expect_cure(makedev(8, 1), "");
+	expect_cure(0, "");
+	snprintf(at, sizeof(at), "%s/sys/dev", folder);
+	support_remove(at);
+	expect_cure(makedev(259, 7), ""); /* unknown without sysfs */
 }
 
 Test(mount, the_drive_is_named_by_its_disk_or_the_source_of_the_mount)

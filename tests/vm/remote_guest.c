@@ -4,8 +4,8 @@
  * machine.
  *
  *     remote_guest make FOLDER                     on the host: stage the dataset FOLDER/ds
- *     remote_guest rows DATASET                    compare every row
- *     remote_guest outage DATASET MS TEXT [COUNT]  the same before, during and after an outage
+ *     remote_guest outage DATASET MS TEXT [COUNT]  compare every row before and after an outage
+ *     remote_guest removed DATASET FILE            remove the drive through FILE
  *
  * "outage" prints "stop the target" and "start the target" for the script on the host. In between
  * it waits until a gather fails, whose message must contain TEXT. Reads fail after MS
@@ -13,6 +13,7 @@
  *
  * Prints one line per check: "ok WHAT" or "FAILED WHAT: ...". Exits with 0 if none failed.
  */
+#include <errno.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -24,11 +25,11 @@
 #include "dataset.h"
 #include "rung/rung.h"
 
-#define VERTICES   8000
+#define VERTICES   4000
 #define WIDTH      512
 #define SEED       5
 #define HOST_BYTES (256u << 10) /* nearly every row is cold */
-#define BATCH      1000
+#define BATCH      500
 #define OUTAGE_S   60 /* until a gather fails, and until gathers succeed again */
 
 static struct rung_dataset *ds;
@@ -172,13 +173,29 @@ static void outage(const char *text, uint64_t near_rows)
 	      rc ? rung_last_error() : "");
 	if (near_rows)
 		check_rows("rows on the other drive during the outage", near_rows);
-	else
+	else if (strstr(text, strerror(EIO))) /* where the target is silent, it takes 15 s */
 		check_load();
 	puts("start the target");
 	rc = gather_until(false, "until a gather succeeded", &wrong);
 	check(rc == 0 && wrong == 0, "the open store continues", "%d (%s), %llu wrong rows", rc,
 	      rc ? rung_last_error() : "", (unsigned long long)wrong);
 	check_rows("rows after the outage", VERTICES);
+}
+
+/* Write to the file "delete_controller" of the drive. The dataset cannot be read after that. */
+static void removed(const char *path)
+{
+	FILE *file = fopen(path, "w");
+	uint64_t wrong = 0;
+	int rc;
+
+	need(gather(0, 8, VERTICES, &wrong), "gather");
+	need(file && fputs("1", file) >= 0 && fclose(file) == 0 ? 0 : -1, path);
+	rc = gather(0, 8, VERTICES, &wrong);
+	printf("after the drive was removed: %s\n", rc ? rung_last_error() : "");
+	check(rc == RUNG_E_IO && strstr(rung_last_error(), " (on /far, ext4 /dev/nvme1n1): ") &&
+	              strstr(rung_last_error(), "; its drive was removed: "),
+	      "the message names the removed drive", "%d", rc);
 }
 
 int main(int argc, char **argv)
@@ -188,15 +205,15 @@ int main(int argc, char **argv)
 		need(support_dataset(argv[2], VERTICES, VERTICES * 2, WIDTH, SEED), "staging");
 		return 0;
 	}
-	if (argc == 3 && strcmp(argv[1], "rows") == 0) {
-		open_store(argv[2], 0);
-		check_rows("all rows", VERTICES);
-	} else if ((argc == 5 || argc == 6) && strcmp(argv[1], "outage") == 0) {
+	if ((argc == 5 || argc == 6) && strcmp(argv[1], "outage") == 0) {
 		open_store(argv[2], (uint32_t)strtoul(argv[3], NULL, 10));
 		outage(argv[4], argc == 6 ? strtoull(argv[5], NULL, 10) : 0);
+	} else if (argc == 4 && strcmp(argv[1], "removed") == 0) {
+		open_store(argv[2], 0);
+		removed(argv[3]);
 	} else {
-		fprintf(stderr, "usage: remote_guest make FOLDER | rows DATASET | outage DATASET "
-		                "MS TEXT [COUNT]\n");
+		fprintf(stderr, "usage: remote_guest make FOLDER | outage DATASET MS TEXT [COUNT] "
+		                "| removed DATASET FILE\n");
 		return 2;
 	}
 	close_store();

@@ -311,6 +311,19 @@ class Documentation(CliTest):
         else:
             self.assertEqual(self.page, current)
 
+    def test_commands_use_existing_options(self):
+        with open(self.PAGE, encoding="utf-8") as file:
+            page = file.read().replace("\\\n", " ")
+        used = 0
+        for name, rest in re.findall(r"\brung ([a-z]+) (.*)", page):
+            if " --" not in " " + rest:
+                continue
+            shown = self.run_rung(name, "--help").stdout
+            for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", rest.split("`")[0]):
+                self.assertRegex(shown, r"%s\b(?!-)" % option, "rung %s %s" % (name, rest))
+                used += 1
+        self.assertGreater(used, 25)
+
     def test_scripts_have_the_right_syntax(self):
         found = re.findall(r"^```(bash|python)\n(.*?)^```", self.page, re.M | re.S)
         self.assertGreater(len(found), 7)

@@ -73,17 +73,14 @@ fi
 # ThreadSanitizer of gcc 12 and clang 14 finds no room for its shadow memory if addresses are
 # randomised by more than 28 bits.
 run_ctest() {
-	local prefix=() repeat=() folder=$1 bits
+	local prefix=() folder=$1 bits
 	shift
 	bits=$(cat /proc/sys/vm/mmap_rnd_bits 2>/dev/null || echo 0)
 	if [ "$folder" = build-tsan ] && [ "$bits" -gt 28 ] && setarch -R true 2>/dev/null; then
 		prefix=(setarch -R)
 	fi
-	# Under AddressSanitizer on a busy machine, Criterion has waited for ever before it started
-	# the first test of a program, three times in some thousand runs.
-	[ "$folder" != build-asan ] || repeat=(--repeat after-timeout:2)
 	"${prefix[@]}" ctest --test-dir "$folder" --output-on-failure --no-tests=error \
-		"${repeat[@]}" --parallel $((jobs + 1)) "$@"
+		--parallel $((jobs + 1)) "$@"
 }
 
 [ $all = no ] || export RUNG_TESTS_ALL=1   # python/tests/test_signals.py: all points, not a few

@@ -361,6 +361,9 @@ int tool_structure_plan(const struct tool_store_args *args, const struct rung_da
 /** --structure as an option of a plan; 0: auto. */
 uint64_t tool_structure_bytes(const struct tool_store_args *args, const struct rung_dataset *ds);
 
+/** Bytes of a plan's host budget that the lists and their slots use. */
+uint64_t tool_lists_bytes(const struct rung_plan *plan);
+
 /** The lists of a graph for a subcommand that samples without a store. */
 struct tool_lists {
 	struct rung_graph *graph;         /**< all of it in memory; else NULL */

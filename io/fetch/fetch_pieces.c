@@ -98,7 +98,8 @@ static bool wait_ns(struct rung__fetch_run *fetch, uint64_t ns)
 	return !atomic_load(&fetch->stop);
 }
 
-/* Transfer blocks from *block on, as far as it goes. @param end  after the last one */
+/* Transfer the blocks from *block to `end` - 1. After a failure *block is the first missing one.
+ */
 static int transfer(struct rung__fetch_run *fetch, const struct rung__fetch_file *file,
                     uint64_t *block, uint64_t end, unsigned char *buffer)
 {

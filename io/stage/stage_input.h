@@ -21,7 +21,8 @@ int rung__stage_quantize(struct rung__stage *stage);
  * journal. */
 int rung__stage_scales(struct rung__stage *stage);
 
-/** Whether the journal of another part has the scales per column of this one, or there are none. */
+/** Whether the journal of another part has the same scales per column as this part. Without such
+ * scales it has. */
 int rung__stage_scales_compare(const struct rung__stage *stage, const struct rung__journal *journal,
                                bool *same_out);
 

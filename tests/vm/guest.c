@@ -10,7 +10,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +24,7 @@
 #include "plan/plan.h"
 #include "rung/rung.h"
 #include "store/store.h"
+#include "guest_check.h"
 
 #define VERTICES   24000
 #define WIDTH      512
@@ -48,31 +48,6 @@ static struct rung_dataset *ds;
 static struct rung_plan *plan;
 static uint64_t *vertex_of_rank;
 static uint64_t block_bytes, bad_offset;
-static int failures;
-
-static void need(int rc, const char *what)
-{
-	if (rc >= 0)
-		return;
-	printf("FAILED %s: %s\n", what, rung_last_error());
-	exit(1);
-}
-
-static void __attribute__((format(printf, 3, 4)))
-check(bool ok, const char *what, const char *format, ...)
-{
-	va_list args;
-
-	printf("%s %s", ok ? "ok" : "FAILED", what);
-	if (!ok) {
-		failures++;
-		printf(": ");
-		va_start(args, format);
-		vprintf(format, args);
-		va_end(args);
-	}
-	putchar('\n');
-}
 
 static struct rung_store *open_store(enum rung_engine id, int no_merge)
 {

@@ -12,7 +12,6 @@
  */
 #include <numaif.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +23,7 @@
 #include "plan/plan.h"
 #include "rung/rung.h"
 #include "store/store.h"
+#include "guest_check.h"
 
 #define VERTICES  48000
 #define WIDTH     512
@@ -43,31 +43,6 @@ static struct rung_topology *topology;
 static uint64_t *vertex_of_rank;
 static uint32_t drive;
 static uint32_t order[NODES_MAX], order_count; /* the drive's node, then the others by distance */
-static int failures;
-
-static void need(int rc, const char *what)
-{
-	if (rc >= 0)
-		return;
-	printf("FAILED %s: %s\n", what, rung_last_error());
-	exit(1);
-}
-
-static void __attribute__((format(printf, 3, 4)))
-check(bool ok, const char *what, const char *format, ...)
-{
-	va_list args;
-
-	printf("%s %s", ok ? "ok" : "FAILED", what);
-	if (!ok) {
-		failures++;
-		printf(": ");
-		va_start(args, format);
-		vprintf(format, args);
-		va_end(args);
-	}
-	putchar('\n');
-}
 
 /* ---- the machine ---- */
 

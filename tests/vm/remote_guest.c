@@ -14,7 +14,6 @@
  * Prints one line per check: "ok WHAT" or "FAILED WHAT: ...". Exits with 0 if none failed.
  */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +23,7 @@
 
 #include "dataset.h"
 #include "rung/rung.h"
+#include "guest_check.h"
 
 #define VERTICES   4000
 #define WIDTH      512
@@ -37,31 +37,6 @@ static struct rung_plan *plan;
 static struct rung_store *store;
 static uint64_t *vertex_of_rank;
 static unsigned char rows[BATCH * WIDTH];
-static int failures;
-
-static void need(int rc, const char *what)
-{
-	if (rc >= 0)
-		return;
-	printf("FAILED %s: %s\n", what, rung_last_error());
-	exit(1);
-}
-
-static void __attribute__((format(printf, 3, 4)))
-check(bool ok, const char *what, const char *format, ...)
-{
-	va_list args;
-
-	printf("%s %s", ok ? "ok" : "FAILED", what);
-	if (!ok) {
-		failures++;
-		printf(": ");
-		va_start(args, format);
-		vprintf(format, args);
-		va_end(args);
-	}
-	putchar('\n');
-}
 
 static double now_s(void)
 {

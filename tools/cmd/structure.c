@@ -89,8 +89,7 @@ static int divide(const struct rung_dataset *ds, const struct tool_sampling *sam
 	return rc;
 }
 
-/* Bytes of the host budget that the lists and their slots use. */
-static uint64_t used_by_lists(const struct rung_plan *plan)
+uint64_t tool_lists_bytes(const struct rung_plan *plan)
 {
 	const struct rung_plan *lists = rung_plan_structure(plan);
 	const struct rung_plan_slots *slots;
@@ -162,7 +161,7 @@ int tool_structure_move(struct rung_plan_opts *opts, struct tool_data *data)
 			opts->cache_bytes = (uint64_t)(opts->cache_share * (double)host_bytes);
 		opts->cache_share = 0;
 		/* the rows were planned in the rest, so it is not 0, which would be the default */
-		opts->host_bytes = host_bytes - used_by_lists(data->plan);
+		opts->host_bytes = host_bytes - tool_lists_bytes(data->plan);
 	}
 	data->lists = data->plan;
 	data->plan = NULL;

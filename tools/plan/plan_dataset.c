@@ -73,18 +73,6 @@ static double memory_rows(const struct rung_plan *plan)
 	return rows;
 }
 
-/* Bytes of the budget for lists, their slots included. */
-static uint64_t structure_bytes(const struct rung_plan *plan)
-{
-	const struct rung_plan *lists = rung_plan_structure(plan);
-	const struct rung_plan_slots *slots;
-
-	if (!lists)
-		return 0;
-	slots = rung_plan_slots(lists);
-	return rung_plan_tier(lists, 0)->bytes + slots->slot_count * slots->slot_bytes;
-}
-
 /* Bytes of all rows of a plan, which may be planned as if they were quantized. */
 static double rows_bytes(const struct rung_plan *plan)
 {
@@ -123,7 +111,7 @@ int plan_prefix_hits(const struct plan_args *args, const struct tool_data *data,
 	sampler.structure = NULL; /* the sweep opens its own */
 	opts.cache_bytes = RUNG_BYTES_NONE;
 	opts.quantize = args->store.quantize;
-	opts.structure_bytes = structure_bytes(data->plan);
+	opts.structure_bytes = tool_lists_bytes(data->plan);
 	for (uint32_t i = 0; i < PLAN_PREFIXES; i++)
 		budgets[i] = (struct rung_plan_budget){
 			.size = sizeof(budgets[i]),

@@ -121,7 +121,8 @@ def _numbers(form: str) -> npt.NDArray[np.float32]:
     exponents, mantissas = codes >> 3 & 15, codes & 7
     numbers = np.where(exponents, np.ldexp(8.0 + mantissas, exponents - 10),
                        np.ldexp(1.0 * mantissas, -9))
-    return np.copysign(numbers, 64 - (codes & 128)).astype(np.float32)
+    signed: npt.NDArray[np.float64] = np.copysign(numbers, 64 - (codes & 128))
+    return signed.astype(np.float32)
 
 
 def quantization_of(found: Any) -> Quantization | None:

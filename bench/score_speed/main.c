@@ -147,8 +147,9 @@ static void make_graph(bool rmat, unsigned scale, uint64_t edge_factor, uint64_t
 
 static struct rung_csc csc(void)
 {
-	struct rung_csc graph = { bench.vertex_count, bench.edge_count, bench.in.indptr,
-		                  bench.in.indices, 4 };
+	struct rung_csc graph = {
+		bench.vertex_count, bench.edge_count, bench.in.indptr, bench.in.indices, 4, 0
+	};
 
 	bench_need(rung_csc_check(&graph), "checking the graph");
 	return graph;

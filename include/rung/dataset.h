@@ -44,6 +44,29 @@ struct rung_feature_range {
 	uint64_t block_rows;
 };
 
+/** A type of vertices of a typed dataset. */
+struct rung_dataset_type {
+	const char *name;
+	uint64_t vertex_count;
+	/** folder in the dataset that is the dataset of its vertices: maps, score, and, if there
+	 * are any, features, labels, arrays and splits; open it with rung_dataset_open() */
+	const char *folder;
+	int has_features;
+};
+
+/** A relation of a typed dataset: edges from vertices of one type to vertices of another. */
+struct rung_dataset_relation {
+	const char *name;
+	uint32_t source_type, target_type; /**< index in `types` */
+	uint64_t edge_count;
+	/** folder in the dataset that is the dataset of its lists: column r has the in-neighbours
+	 * of rank r of the target type, as ranks of the source type */
+	const char *folder;
+	/** folder of the dataset of its edge rows, in the order of the lists; NULL: none */
+	const char *rows_folder;
+	const uint32_t *fanouts; /**< [fanout_count] given at staging; 0 draws nothing */
+};
+
 /** Contents of a staged dataset. The dataset owns all texts and lists. */
 struct rung_dataset_info {
 	uint32_t format_version;
@@ -87,6 +110,20 @@ struct rung_dataset_info {
 	 * places */
 	uint32_t feature_range_count;
 	const struct rung_feature_range *feature_ranges; /**< [feature_range_count] */
+	/** a typed dataset: its parts, each of them a dataset in another folder. The counts above
+	 * are then sums over all parts, and features, labels, arrays and splits are those of the
+	 * parts. 0: not typed */
+	uint32_t type_count;
+	const struct rung_dataset_type *types; /**< [type_count] */
+	uint32_t relation_count;
+	const struct rung_dataset_relation *relations; /**< [relation_count] */
+	uint32_t seed_type; /**< of a typed dataset: the type whose train vertices are the seeds */
+	/** a part of a typed dataset can lack some of: features (features.dtype is then NONE), the
+	 * two maps, and the graph */
+	int has_maps, has_graph;
+	/** number of vertices that the entries of the graph refer to: vertex_count, or, of the
+	 * lists of a relation, that of its source type */
+	uint64_t source_count;
 };
 
 /** One file of a staged dataset. */

@@ -43,6 +43,9 @@ struct rung_csc {
 	/** [edge_count], uint32_t if index_bytes is 4, uint64_t if it is 8 */
 	const void *indices;
 	unsigned index_bytes; /**< 4 or 8 */
+	/** a relation: the entries are vertices of another type, which has this many; 0: they are
+	 * vertices of the same type, of which there are vertex_count */
+	uint64_t source_count;
 };
 
 /**
@@ -76,6 +79,10 @@ struct rung_graph_opts {
 	int dedup;      /**< nonzero: keep one of equal edges; this sorts every list by id */
 	rung_progress_fn progress; /**< may be NULL */
 	void *progress_ctx;
+	/** a relation between two types of vertices: the number of sources, and vertex_count is the
+	 * number of targets; both count from 0, and `undirected` is refused. 0: one type */
+	uint64_t source_count;
+	int reversed; /**< nonzero: turn every edge around, after the specs were read */
 };
 
 /** Initialiser: all defaults. In C++: rung_graph_opts_init(). */

@@ -118,6 +118,13 @@ struct rung_loader_opts {
 	 * seeds: the GPU samples, csc is NULL and sampler.hop_count 0. Borrowed until the loader is
 	 * destroyed */
 	struct rung_gpu_sampler *gpu_sampler;
+	/** typed graphs: [sampler.type_count] the store of each type's rows; NULL: the type has no
+	 * rows. `store` and `csc` of rung_loader_create() are then NULL. Borrowed until the loader
+	 * is destroyed */
+	struct rung_store *const *type_stores;
+	/** [sampler.relation_count] the store of each relation's edge rows, in the order of the
+	 * positions of its edges; NULL, as a whole or in places: not gathered */
+	struct rung_store *const *edge_stores;
 };
 
 /** Initialiser: all defaults. In C++: rung_loader_opts_init(). */
@@ -236,6 +243,16 @@ struct rung_loader_batch {
 	 * is handed over; 0: in host memory */
 	int on_gpu;
 	struct rung_loader_times times;
+	/** typed graphs: vertices and blocks; ranks, blocks and rows are then NULL. Else NULL */
+	const struct rung_typed_batch *typed;
+	/** [type_count] rows of the vertices of each type, in their order; NULL: none */
+	void *const *type_rows;
+	/** [relation_count] rows of the edges of each relation: those of hop 0 in the order of its
+	 * block, then those of hop 1, and so on; NULL: none */
+	void *const *edge_rows;
+	/** [request_count] as `request`, of all tables that were gathered; wait for each */
+	struct rung_request *const *requests;
+	uint32_t request_count;
 };
 
 /**

@@ -56,6 +56,17 @@ enum rung_draws {
 	RUNG_DRAWS_NEW
 };
 
+/** A relation of a typed graph, as samplers use it. Vertices of a type count from 0. */
+struct rung_sampler_relation {
+	uint32_t source_type, target_type; /**< below type_count of the sampler's options */
+	/** lists of the vertices of target_type; their entries are vertices of source_type.
+	 * Borrowed until the sampler is destroyed. NULL with `structure` */
+	const struct rung_csc *csc;
+	struct rung_structure *structure; /**< the same with cold lists in a file; borrowed */
+	/** [hop_count] as in the sampler's options; 0: the relation draws nothing at that hop */
+	const uint32_t *fanouts;
+};
+
 /** Options of rung_sampler_create(). */
 struct rung_sampler_opts {
 	size_t size; /**< sizeof(struct rung_sampler_opts), set by the initialiser */
@@ -69,6 +80,16 @@ struct rung_sampler_opts {
 	/** graph whose cold lists are in a file (structure.h), instead of one in memory; borrowed
 	 * until the sampler is destroyed. NULL: the graph is in memory */
 	struct rung_structure *structure;
+	/** typed graphs: [type_count] number of vertices of each type; NULL: one type */
+	const uint64_t *type_counts;
+	uint32_t type_count;
+	/** [relation_count]; `fanouts`, `structure` and the csc of rung_sampler_create() are then
+	 * NULL */
+	const struct rung_sampler_relation *relations;
+	uint32_t relation_count;
+	uint32_t seed_type; /**< type of the seeds */
+	/** nonzero: blocks have the positions of their edges (struct rung_block) */
+	int edge_positions;
 };
 
 /** Initialiser: all defaults. In C++: rung_sampler_opts_init(). */
@@ -85,6 +106,32 @@ struct rung_block {
 	uint64_t edge_count;
 	const uint64_t *indptr;  /**< [dst_count + 1] */
 	const uint32_t *indices; /**< [edge_count] positions in the vertices of the batch */
+	/** [edge_count] position of each edge in the lists: entry edges[i] of csc->indices was
+	 * drawn. It is the number of the edge's row, if edges have rows. NULL without
+	 * opts.edge_positions */
+	const uint64_t *edges;
+};
+
+/** The vertices of one type in a typed batch, in order of first appearance. */
+struct rung_typed_vertices {
+	const uint64_t *vertices; /**< [count] */
+	uint64_t count;
+	/** number of them before hop i; entry hop_count is `count` */
+	uint64_t hop_counts[RUNG_HOPS_MAX + 1];
+};
+
+/**
+ * A typed batch. At each hop, every relation in its order draws from the vertices of its target
+ * type that the batch had before the hop (enum rung_draws), and new vertices are added to those of
+ * the source type, as in PyG's NeighborLoader.
+ */
+struct rung_typed_batch {
+	uint32_t type_count, relation_count, hop_count;
+	const struct rung_typed_vertices *types; /**< [type_count] */
+	/** [hop_count * relation_count]: blocks[hop * relation_count + relation]. Destination i is
+	 * vertex i of the target type, and indices are positions in the vertices of the source
+	 * type. dst_count and src_count are the numbers of both before and after the hop */
+	const struct rung_block *blocks;
 };
 
 /**

@@ -99,6 +99,38 @@ struct rung_stage_array {
 	const char *spec; /**< SRC [vertices, ...] of any dtype */
 };
 
+/** A type of vertices of a typed graph, with the same members as struct rung_stage_opts. */
+struct rung_stage_type {
+	const char *name;      /**< same characters as the names of splits */
+	uint64_t vertex_count; /**< 0: the number of rows of the features */
+	const char *features;  /**< SRC [vertices, ...]; NULL: none */
+	const char *labels;
+	const struct rung_stage_split *splits;
+	size_t split_count;
+	const struct rung_stage_array *arrays;
+	size_t array_count;
+	enum rung_quant_format quantize;
+	enum rung_quant_scales quant_scales;
+};
+
+/** A relation of a typed graph. */
+struct rung_stage_relation {
+	const char *source, *name, *target; /**< name of a type, of the relation, of a type */
+	/** [spec_count] edges as in struct rung_graph_opts: sources are ids of the source type,
+	 * targets of the target type */
+	const char *const *specs;
+	size_t spec_count;
+	/** nonzero: the specs have the edges from target to source; turn them around */
+	int reversed;
+	/** nonzero: add the reverse of every edge; only if source and target are equal */
+	int undirected;
+	int dedup; /**< nonzero: keep one of equal edges */
+	/** SRC [edges, ...] of edge rows, in the order of the specs; NULL: none */
+	const char *rows;
+	/** [fanout_count of the options]; 0 draws nothing at a hop; NULL: those of the options */
+	const uint32_t *fanouts;
+};
+
 /** Options of rung_stage(). */
 struct rung_stage_opts {
 	size_t size; /**< sizeof(struct rung_stage_opts), set by the initialiser */
@@ -158,6 +190,16 @@ struct rung_stage_opts {
 	 * separate calls. This call stages part number `part`: see Parts at the top of this file */
 	uint32_t part_count;
 	uint32_t part; /**< below part_count */
+	/** [type_count] a typed graph; graph.specs, features, labels, splits, arrays, vertex_type,
+	 * relation, quantize and score_spec are then not given. 0: not typed. See Types at the top
+	 * of this file */
+	const struct rung_stage_type *types;
+	size_t type_count;
+	const struct rung_stage_relation *relations; /**< [relation_count] */
+	size_t relation_count;
+	/** name of the type whose split "train" has the seeds; NULL: the first type with such a
+	 * split, else the first type */
+	const char *seed_type;
 };
 
 /** The folder with the work of part PART > 0 of COUNT: OUT, PART and COUNT are to be printed. */

@@ -62,8 +62,8 @@ static inline struct test_graph test_graph_of_edges(uint64_t vertex_count, uint6
 	for (uint64_t e = 0; e < edge_count; e++)
 		lists[graph.indptr[destinations[e]] + next[destinations[e]]++] = sources[e];
 	graph.indices = test_ids(lists, edge_count, index_bytes);
-	graph.csc = (struct rung_csc){ vertex_count, edge_count, graph.indptr, graph.indices,
-		                       index_bytes };
+	graph.csc = (struct rung_csc){ vertex_count,  edge_count,  graph.indptr,
+		                       graph.indices, index_bytes, 0 };
 	free(lists);
 	free(next);
 	return graph;

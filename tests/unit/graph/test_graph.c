@@ -346,7 +346,7 @@ Test(graph, transposing_lists_destinations_in_order_for_any_threads_and_width)
 Test(graph, check_reports_the_first_fault)
 {
 	uint64_t indptr[] = { 0, 2, 3 }, indices[] = { 1, 0, 1 };
-	struct rung_csc csc = { 2, 3, indptr, indices, 8 };
+	struct rung_csc csc = { 2, 3, indptr, indices, 8, 0 };
 
 	cr_assert_eq(rung_csc_check(&csc), 0);
 	indices[1] = indices[2] = 2;

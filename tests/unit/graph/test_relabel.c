@@ -11,7 +11,7 @@ Test(relabel, a_graph_worked_out_by_hand)
 	const uint64_t indptr[] = { 0, 1, 4, 5, 5 }, new_indptr[] = { 0, 3, 3, 4, 5 };
 	const uint32_t indices[] = { 1, 0, 3, 0, 2 }, new_indices[] = { 3, 1, 3, 2, 0 };
 	const uint32_t vertex_of_rank[] = { 1, 3, 2, 0 }, rank_of_vertex[] = { 3, 0, 2, 1 };
-	const struct rung_csc csc = { 4, 5, indptr, indices, 4 };
+	const struct rung_csc csc = { 4, 5, indptr, indices, 4, 0 };
 	uint64_t indptr_out[5];
 	uint32_t indices_out[5];
 
@@ -28,7 +28,7 @@ Test(relabel, swapped_or_invalid_maps_are_rejected_with_the_entry)
 	const uint32_t indices[] = { 1, 2, 3 };
 	const uint32_t vertices[] = { 1, 3, 2, 0 }, ranks[] = { 3, 0, 2, 1 },
 		       twice[] = { 1, 3, 2, 1 }, outside[] = { 1, 4, 2, 0 };
-	const struct rung_csc csc = { 4, 3, indptr, indices, 4 };
+	const struct rung_csc csc = { 4, 3, indptr, indices, 4, 0 };
 	uint64_t indptr_out[5];
 	uint32_t indices_out[3];
 

@@ -63,7 +63,7 @@ static void make_graph(unsigned index_bytes)
 	indices = malloc(indptr[VERTICES] * index_bytes);
 	for (uint64_t e = 0; e < indptr[VERTICES]; e++)
 		rung__id_set(indices, index_bytes, e, rung__rng_below(&rng, VERTICES));
-	pair.csc = (struct rung_csc){ VERTICES, indptr[VERTICES], indptr, indices, index_bytes };
+	pair.csc = (struct rung_csc){ VERTICES, indptr[VERTICES], indptr, indices, index_bytes, 0 };
 	pair.block = calloc(1, rung__offsets_bytes(VERTICES, pair.csc.edge_count));
 	rung__offsets_begin(&writer, pair.block, VERTICES, pair.csc.edge_count);
 	cr_assert_eq(rung__offsets_add(&writer, "test", indptr + 1, 1000), 0);

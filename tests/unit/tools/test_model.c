@@ -136,7 +136,9 @@ static void make_block(struct rung_block *block, uint64_t dst_count, uint64_t sr
 		for (uint64_t e = indptr[d]; e < indptr[d + 1]; e++)
 			indices[e] = (uint32_t)small_draw(state, src_count);
 	}
-	*block = (struct rung_block){ dst_count, src_count, indptr[dst_count], indptr, indices };
+	*block = (struct rung_block){
+		dst_count, src_count, indptr[dst_count], indptr, indices, NULL
+	};
 }
 
 static void small_init(struct small *small)

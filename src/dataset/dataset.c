@@ -123,8 +123,8 @@ static int check_files(const struct rung_dataset *ds)
 			return rc;
 	}
 	rc = check_file(ds, &m->checksums); /* not among m->files */
-	return rc < 0 || m->feature_file_count > 0 ? rc
-	                                           : rung__in_place_check(&m->in_place, ds->dir);
+	return rc < 0 || !rung__manifest_in_place(m) ? rc
+	                                             : rung__in_place_check(&m->in_place, ds->dir);
 }
 
 /* The public description of a file. The name stays in the manifest. */
@@ -150,7 +150,7 @@ static void list_places(struct rung_dataset *ds)
 {
 	const struct rung__manifest *m = ds->manifest;
 
-	if (m->feature_file_count == 0) {
+	if (rung__manifest_in_place(m)) {
 		ds->info.features_path = m->in_place.path;
 		ds->info.features_offset = m->data_offset;
 		ds->info.features_file_bytes = m->in_place.bytes;
@@ -167,8 +167,74 @@ static void list_places(struct rung_dataset *ds)
 		};
 }
 
-/* Fill the public description of the dataset. Only numbers are copied from the manifest. Lists of
- * pointers to its names are allocated, because the manifest has arrays of structs. */
+/* The types and relations of a typed dataset; its files are those of the parts. */
+static int list_types(struct rung_dataset *ds)
+{
+	const struct rung__types *types = ds->manifest->types;
+
+	ds->info.type_count = types->type_count;
+	ds->info.relation_count = types->relation_count;
+	ds->info.seed_type = types->seed_type;
+	ds->info.file_count = 1; /* the manifest; the other files are those of the parts */
+	ds->files = rung__zalloc_array(1, sizeof(*ds->files));
+	ds->types = rung__zalloc_array(types->type_count, sizeof(*ds->types));
+	ds->relations = rung__zalloc_array(types->relation_count, sizeof(*ds->relations));
+	if (!ds->files || !ds->types || !ds->relations)
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for its types", ds->dir);
+	ds->files[0] = (struct rung_dataset_file){ .name = RUNG__MANIFEST,
+		                                   .bytes = ds->manifest->text_bytes };
+	for (uint32_t i = 0; i < types->type_count; i++)
+		ds->types[i] = (struct rung_dataset_type){
+			.name = types->types[i].name,
+			.vertex_count = types->types[i].vertex_count,
+			.folder = types->types[i].folder,
+			.has_features = types->types[i].has_features,
+		};
+	for (uint32_t i = 0; i < types->relation_count; i++)
+		ds->relations[i] = (struct rung_dataset_relation){
+			.name = types->relations[i].name,
+			.source_type = types->relations[i].source_type,
+			.target_type = types->relations[i].target_type,
+			.edge_count = types->relations[i].edge_count,
+			.folder = types->relations[i].folder,
+			.rows_folder = types->relations[i].rows_folder[0]
+			                       ? types->relations[i].rows_folder
+			                       : NULL,
+			.fanouts = types->relations[i].fanouts,
+		};
+	ds->info.types = ds->types;
+	ds->info.relations = ds->relations;
+	return 0;
+}
+
+/* The files, and the names of splits and arrays: lists of pointers, because the manifest has arrays
+ * of structs. */
+static int list_files(struct rung_dataset *ds)
+{
+	const struct rung__manifest *m = ds->manifest;
+
+	ds->files = rung__zalloc_array(ds->info.file_count, sizeof(*ds->files));
+	ds->split_names = rung__zalloc_array(m->split_count, sizeof(*ds->split_names));
+	ds->array_names = rung__zalloc_array(m->array_count, sizeof(*ds->array_names));
+	if (!ds->files || !ds->split_names || !ds->array_names)
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for a list of %zu files", ds->dir,
+		                  ds->info.file_count);
+	ds->info.split_names = ds->split_names;
+	for (uint32_t i = 0; i < m->split_count; i++)
+		ds->split_names[i] = m->splits[i].name;
+	ds->info.array_names = ds->array_names;
+	for (uint32_t i = 0; i < m->array_count; i++)
+		ds->array_names[i] = m->arrays[i].name;
+	for (uint32_t i = 0; i < m->file_count; i++)
+		ds->files[i] = listed(&m->files[i]);
+	/* last, as rung_dataset_file() documents */
+	ds->files[m->file_count] = listed(&m->checksums);
+	ds->files[m->file_count + 1] =
+		(struct rung_dataset_file){ .name = RUNG__MANIFEST, .bytes = m->text_bytes };
+	return 0;
+}
+
+/* Fill the public description of the dataset. Only numbers are copied from the manifest. */
 static int fill_info(struct rung_dataset *ds)
 {
 	const struct rung__manifest *m = ds->manifest;
@@ -202,29 +268,14 @@ static int fill_info(struct rung_dataset *ds)
 		.stored_row_bytes = m->features.row_bytes,
 		.feature_range_count = m->range_count,
 		.feature_ranges = ds->ranges,
+		.has_maps = !m->no_maps,
+		.has_graph = !m->no_graph,
+		.source_count = m->source_count ? m->source_count : m->vertex_count,
 	};
 	if (quantized)
 		ds->info.quantization = quantization(m);
 	list_places(ds);
-	ds->files = rung__zalloc_array(ds->info.file_count, sizeof(*ds->files));
-	ds->split_names = rung__zalloc_array(m->split_count, sizeof(*ds->split_names));
-	ds->array_names = rung__zalloc_array(m->array_count, sizeof(*ds->array_names));
-	if (!ds->files || !ds->split_names || !ds->array_names)
-		return rung__fail(RUNG_E_NOMEM, "%s: no memory for a list of %zu files", ds->dir,
-		                  ds->info.file_count);
-	ds->info.split_names = ds->split_names;
-	for (uint32_t i = 0; i < m->split_count; i++)
-		ds->split_names[i] = m->splits[i].name;
-	ds->info.array_names = ds->array_names;
-	for (uint32_t i = 0; i < m->array_count; i++)
-		ds->array_names[i] = m->arrays[i].name;
-	for (uint32_t i = 0; i < m->file_count; i++)
-		ds->files[i] = listed(&m->files[i]);
-	/* last, as rung_dataset_file() documents */
-	ds->files[m->file_count] = listed(&m->checksums);
-	ds->files[m->file_count + 1] =
-		(struct rung_dataset_file){ .name = RUNG__MANIFEST, .bytes = m->text_bytes };
-	return 0;
+	return m->types ? list_types(ds) : list_files(ds);
 }
 
 int rung__dataset_open(const char *dir, bool check, struct rung_dataset **ds_out)
@@ -242,21 +293,13 @@ int rung__dataset_open(const char *dir, bool check, struct rung_dataset **ds_out
 	if (rc == 0)
 		rc = fill_info(ds);
 	if (rc == 0 && check)
-		rc = check_files(ds);
+		rc = ds->manifest->types ? 0 : check_files(ds);
 	if (rc < 0) {
 		rung_dataset_close(ds);
 		return rc;
 	}
 	*ds_out = ds;
 	return 0;
-}
-
-int rung_dataset_open(const char *dir, struct rung_dataset **ds_out)
-{
-	if (!dir || !ds_out)
-		return rung__fail(RUNG_E_INVAL,
-		                  "rung_dataset_open: dir or ds_out is NULL; give both");
-	return rung__dataset_open(dir, true, ds_out);
 }
 
 const struct rung_dataset_info *rung_dataset_info(const struct rung_dataset *ds)
@@ -284,6 +327,8 @@ void rung_dataset_close(struct rung_dataset *ds)
 	rung__free(ds->files);
 	rung__free(ds->split_names);
 	rung__free(ds->array_names);
+	rung__free(ds->types);
+	rung__free(ds->relations);
 	rung__free(ds->dir);
 	rung__free(ds);
 }

@@ -17,11 +17,23 @@ struct rung_dataset {
 	struct rung_dataset_file *files;
 	const char **split_names, **array_names; /* [info.split_count], [info.array_count] */
 	struct rung_feature_range ranges[RUNG_FEATURE_FILES_MAX]; /* [info.feature_range_count] */
+	struct rung_dataset_type *types;                          /* [info.type_count] */
+	struct rung_dataset_relation *relations;                  /* [info.relation_count] */
 };
 
-/** As rung_dataset_open(). Without `check_files` only the manifest is read: verify reports damaged
- * files one by one instead of refusing the folder. */
+/** As rung_dataset_open(), without the parts of a typed dataset. Without `check_files` only the
+ * manifest is read: verify reports damaged files one by one instead of refusing the folder. */
 int rung__dataset_open(const char *dir, bool check_files, struct rung_dataset **ds_out);
+
+/** Part `idx` of a typed dataset: the types in their order, the relations, and the edge rows of
+ * those that have some. @return its folder, relative to that of the dataset; NULL past the last.
+ * @param sum_out  the checksum of its manifest; may be NULL */
+const char *rung__dataset_part(const struct rung__types *types, uint32_t idx, uint64_t *sum_out);
+
+/** Open a part, as rung__dataset_open(), and compare it with the manifest of the typed dataset.
+ * @return also RUNG_E_CORRUPT: it was staged with another one */
+int rung__dataset_open_part(const struct rung_dataset *ds, uint32_t idx, bool check_files,
+                            struct rung_dataset **part_out);
 
 /** Open a file of the dataset for reading, with `flags` added to O_RDONLY. @return a descriptor, or
  * a failure that names the file; RUNG_E_FORMAT if it is missing */

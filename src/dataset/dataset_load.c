@@ -71,8 +71,13 @@ int rung_dataset_load_graph(const struct rung_dataset *ds, struct rung_graph **g
 {
 	const struct rung__manifest *m = ds->manifest;
 	void *indptr, *indices;
-	int rc = check_graph_memory(ds);
+	int rc;
 
+	if (m->no_graph)
+		return rung__fail(RUNG_E_NOENT, "%s: has no graph; %s", ds->dir,
+		                  m->types ? "load that of a relation, as rung info lists them"
+		                           : "it has the rows of a typed dataset");
+	rc = check_graph_memory(ds);
 	if (rc == 0)
 		rc = load_file(ds, rung__manifest_file(m, RUNG__INDPTR), &indptr);
 	if (rc < 0)

@@ -16,15 +16,6 @@
 #include "source/npy.h"
 #include "layout/layout.h"
 
-bool rung__split_name_ok(const char *name)
-{
-	/* no dot and no slash: the name cannot lead out of the folder */
-	size_t len =
-		strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
-
-	return len > 0 && len < RUNG__SPLIT_NAME_BYTES && name[len] == '\0';
-}
-
 /* Name a file, and compute its size and blocks. @return false: its size needs more than 63 bits */
 static bool size_file(struct rung__manifest_file *file, const char *prefix, const char *name,
                       const char *suffix, const struct rung_array_info *array)
@@ -104,10 +95,11 @@ static bool plan_files(struct rung__manifest *m)
 
 	m->file_count = 0;
 	m->block_count = 0;
-	if (!add_features(m) || !add_file(m, "", RUNG__INDPTR, "", &indptr) ||
-	    !add_file(m, "", RUNG__INDICES, "", &indices) ||
-	    !add_file(m, "", RUNG__VERTEX_OF_RANK, "", &map) ||
-	    !add_file(m, "", RUNG__RANK_OF_VERTEX, "", &map) ||
+	if (!add_features(m) ||
+	    (!m->no_graph && (!add_file(m, "", RUNG__INDPTR, "", &indptr) ||
+	                      !add_file(m, "", RUNG__INDICES, "", &indices))) ||
+	    (!m->no_maps && (!add_file(m, "", RUNG__VERTEX_OF_RANK, "", &map) ||
+	                     !add_file(m, "", RUNG__RANK_OF_VERTEX, "", &map))) ||
 	    !add_file(m, "", RUNG__SCORE, "", &score))
 		return false;
 	if (m->has_labels && !add_file(m, "", RUNG__LABELS, "", &m->labels))
@@ -231,9 +223,12 @@ static json_t *in_place_json(const struct rung__in_place *in_place)
 
 static json_t *features_json(const struct rung__manifest *m)
 {
-	json_t *files = json_array(), *features;
+	json_t *files, *features;
 	int failed = 0;
 
+	if (m->no_features)
+		return json_null();
+	files = json_array();
 	for (uint32_t f = 0; f < m->feature_file_count; f++)
 		failed |= json_array_append_new(files, json_string(m->files[f].name));
 	features = json_pack("{s:o, s:s, s:o, s:I, s:I, s:I}", "files", files, "dtype",
@@ -242,7 +237,7 @@ static json_t *features_json(const struct rung__manifest *m)
 	                     (json_int_t)m->row_stride, "data_offset", (json_int_t)m->data_offset);
 	/* keys that do not apply are absent */
 	failed |= rung__manifest_put_ranges(m, features);
-	if (m->feature_file_count == 0)
+	if (rung__manifest_in_place(m))
 		failed |= json_object_set_new(features, "in_place", in_place_json(&m->in_place));
 	if (m->quant.format != RUNG_QUANT_NONE)
 		failed |= json_object_set_new(features, "quantized", rung__manifest_quant_json(m));
@@ -294,24 +289,32 @@ static int put_names(const struct rung__manifest *m, json_t *root)
 	return failed;
 }
 
-/* The second half of the keys, in the order of the text. */
-static int put_lists(const struct rung__manifest *m, json_t *root)
+/* The defaults for training. */
+static int put_defaults(const struct rung__manifest *m, json_t *root)
 {
-	json_t *fanouts = json_array(), *arrays = json_array(), *splits = json_array(),
-	       *files = json_array();
+	json_t *fanouts = json_array();
 	int failed = 0;
 
 	for (uint32_t i = 0; i < m->fanout_count; i++)
 		failed |= json_array_append_new(fanouts, json_integer(m->fanouts[i]));
+	failed |= put(root, "fanouts", fanouts);
+	failed |= put(root, "batch_size", json_integer(m->batch_size));
+	failed |= put(root, "draws", json_string(m->draws == RUNG_DRAWS_NEW ? "new" : "all"));
+	return failed;
+}
+
+/* The lists of names and files, in the order of the text. */
+static int put_lists(const struct rung__manifest *m, json_t *root)
+{
+	json_t *arrays = json_array(), *splits = json_array(), *files = json_array();
+	int failed = 0;
+
 	for (uint32_t i = 0; i < m->array_count; i++)
 		failed |= json_array_append_new(arrays, json_string(m->arrays[i].name));
 	for (uint32_t i = 0; i < m->split_count; i++)
 		failed |= json_array_append_new(splits, json_string(m->splits[i].name));
 	for (uint32_t i = 0; i < m->file_count; i++)
 		failed |= json_array_append_new(files, file_json(&m->files[i]));
-	failed |= put(root, "fanouts", fanouts);
-	failed |= put(root, "batch_size", json_integer(m->batch_size));
-	failed |= put(root, "draws", json_string(m->draws == RUNG_DRAWS_NEW ? "new" : "all"));
 	failed |= put(root, "labels", json_boolean(m->has_labels));
 	failed |= put(root, "arrays", arrays);
 	failed |= put(root, "splits", splits);
@@ -332,12 +335,20 @@ static char *dump(const struct rung__manifest *m)
 	failed |= put(root, "producer", json_string(m->producer));
 	failed |= put(root, "vertices", json_integer((json_int_t)m->vertex_count));
 	failed |= put(root, "edges", json_integer((json_int_t)m->edge_count));
-	failed |= put_names(m, root);
-	failed |= put(root, "index_bytes", json_integer(m->index_bytes));
-	failed |= put(root, "features", features_json(m));
+	if (m->types || m->is_part)
+		failed |= rung__manifest_put_types(m, root);
+	if (!m->types) {
+		failed |= put_names(m, root);
+		failed |= put(root, "index_bytes", json_integer(m->index_bytes));
+		failed |= put(root, "features", features_json(m));
+	}
 	failed |= put(root, "score", score_json(m));
-	failed |= put_lists(m, root);
-	failed |= put(root, "checksums", checksums_json(m));
+	failed |= put_defaults(m, root);
+	if (!m->types) {
+		failed |= put_lists(m, root);
+		failed |= put(root, "checksums", checksums_json(m));
+	} else
+		failed |= put(root, "job", job_json(m));
 	/* the last key: RUNG__MANIFEST_TAIL follows its digits */
 	failed |= put(root, "checksum", json_string("0000000000000000"));
 	if (!failed)
@@ -366,7 +377,8 @@ int rung__manifest_format(struct rung__manifest *m, char **text_out)
 			RUNG__MANIFEST_BYTES_MAX);
 	}
 	/* replace the zeros by the checksum, in place */
-	rung__checksum_text(rung__checksum(text, bytes), digits);
+	m->text_sum = rung__checksum(text, bytes);
+	rung__checksum_text(m->text_sum, digits);
 	memcpy(text + bytes - strlen(RUNG__MANIFEST_TAIL) - RUNG__CHECKSUM_DIGITS, digits,
 	       RUNG__CHECKSUM_DIGITS);
 	m->text_bytes = bytes;
@@ -381,5 +393,6 @@ void rung__manifest_destroy(struct rung__manifest *m)
 	rung__free(m->checksums_sums);
 	rung__free(m->column_scales);
 	rung__free(m->job);
+	rung__free(m->types);
 	rung__free(m);
 }

@@ -23,7 +23,9 @@
  */
 #define RUNG__FORMAT_VERSION_QUANT  2u
 #define RUNG__FORMAT_VERSION_RANGES 3u
-#define RUNG__MANIFEST              "manifest.json"
+/* of typed datasets and of their parts */
+#define RUNG__FORMAT_VERSION_TYPES 4u
+#define RUNG__MANIFEST             "manifest.json"
 /* its name until it is complete and synced */
 #define RUNG__MANIFEST_PARTIAL "manifest.json.partial"
 #define RUNG__CHECKSUMS        "checksums.npy"
@@ -38,7 +40,8 @@
 #define RUNG__ARRAY_PREFIX "features_"
 #define RUNG__SPLIT_PREFIX "split_"
 
-/* the files that every dataset has: indptr, indices, the two maps, score */
+/* the files that every dataset has, but not every part of a typed one: indptr, indices, the two
+ * maps, score */
 #define RUNG__FILES_FIXED        5u
 #define RUNG__MANIFEST_BYTES_MAX (16u << 20) /* a longer file is refused before it is read */
 #define RUNG__SPLITS_MAX         256u
@@ -48,8 +51,16 @@
 #define RUNG__METHOD_BYTES       32u /* longest text with its NUL, as the next one */
 #define RUNG__PRODUCER_BYTES     96u
 /* names of datasets that were staged without a description */
-#define RUNG__VERTEX_TYPE "vertex"
-#define RUNG__RELATION    "edge"
+#define RUNG__VERTEX_TYPE   "vertex"
+#define RUNG__RELATION      "edge"
+#define RUNG__TYPES_MAX     64u
+#define RUNG__RELATIONS_MAX 256u
+/* folders of the parts of a typed dataset: of the rows of a type, of the lists of a relation, and
+ * of its edge rows */
+#define RUNG__TYPE_FOLDER  "vertices"
+#define RUNG__LISTS_FOLDER "edges"
+#define RUNG__ROWS_FOLDER  "edge_rows"
+#define RUNG__FOLDER_BYTES (3 * RUNG__SPLIT_NAME_BYTES + 16) /* longest path of a part, with NUL */
 
 /** One file of the folder, except the manifest itself. */
 struct rung__manifest_file {
@@ -61,9 +72,38 @@ struct rung__manifest_file {
 	uint64_t block_count;
 };
 
+/** The parts of a typed dataset. Each folder has a manifest; the sums are the checksums at the ends
+ * of these. About 200 KiB: allocate it on the heap. */
+struct rung__types {
+	uint32_t type_count, relation_count;
+	uint32_t seed_type; /* index of a type */
+	struct {
+		char name[RUNG__SPLIT_NAME_BYTES], folder[RUNG__FOLDER_BYTES];
+		uint64_t vertex_count;
+		bool has_features;
+		uint64_t sum;
+	} types[RUNG__TYPES_MAX];
+	struct {
+		char name[RUNG__SPLIT_NAME_BYTES];
+		uint32_t source_type, target_type; /* indices of types */
+		uint64_t edge_count;
+		/* rows_folder: "" if the edges have no rows */
+		char folder[RUNG__FOLDER_BYTES], rows_folder[RUNG__FOLDER_BYTES];
+		uint32_t fanouts[RUNG_HOPS_MAX]; /* [fanout_count of the manifest]; 0: none */
+		uint64_t sum, rows_sum;
+	} relations[RUNG__RELATIONS_MAX];
+};
+
 /** About 100 KiB: allocate it on the heap. */
 struct rung__manifest {
 	uint64_t vertex_count, edge_count;
+	/* a typed dataset: the counts are sums, and there are no files. Owned; NULL: not typed */
+	struct rung__types *types;
+	/* part of a typed dataset: may lack these */
+	bool is_part, no_features, no_maps, no_graph;
+	/* vertices that the entries of the graph refer to; 0: as many as vertex_count. Only in
+	 * parts without maps */
+	uint64_t source_count;
 	/* names of the only vertex type and of the only relation, which connects its vertices */
 	char vertex_type[RUNG__SPLIT_NAME_BYTES], relation[RUNG__SPLIT_NAME_BYTES];
 	unsigned index_bytes; /* 4 or 8: of ids in graph, maps and splits */
@@ -114,7 +154,9 @@ struct rung__manifest {
 	uint64_t block_count;
 	struct rung__manifest_file checksums;
 	uint64_t *checksums_sums; /* [checksums.block_count] of checksums.npy itself; owned */
-	uint64_t text_bytes;      /* size of manifest.json; set when it has been written or read */
+	/* size of manifest.json, and the checksum at its end; set when it has been written or read
+	 */
+	uint64_t text_bytes, text_sum;
 };
 
 /** Whether a split or an array may have this name, which becomes part of a file name; vertex types
@@ -135,6 +177,15 @@ const struct rung__manifest_file *rung__manifest_file(const struct rung__manifes
 
 /** The lowest version of the format that can describe the dataset. */
 unsigned rung__manifest_version(const struct rung__manifest *m);
+
+/** The rows were left in their source. */
+bool rung__manifest_in_place(const struct rung__manifest *m);
+
+/** Number of files between those of the features and the labels. */
+uint32_t rung__manifest_fixed_files(const struct rung__manifest *m);
+
+/** Set the folders of the parts from the names. @param has_rows  [relation_count] */
+void rung__types_name_folders(struct rung__types *types, const bool *has_rows);
 
 /** Layout of the features, in the listed files or in their source. The caller sets vertex_of_rank,
  * which rows in their source need, and file_bytes. */

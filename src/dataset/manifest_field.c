@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "dataset/checksum.h"
+#include "dataset/manifest.h"
 #include "dataset/manifest_field.h"
 #include "base/base.h"
 #include "source/npy.h"
@@ -127,4 +128,13 @@ bool rung__field_sums(const json_t *list, uint64_t count, uint64_t *sums_out)
 			return false;
 	}
 	return true;
+}
+
+bool rung__split_name_ok(const char *name)
+{
+	/* no dot and no slash: the name cannot lead out of the folder */
+	size_t len =
+		strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+
+	return len > 0 && len < RUNG__SPLIT_NAME_BYTES && name[len] == '\0';
 }

@@ -83,6 +83,9 @@ static int get_features(const char *path, const json_t *root, struct rung__manif
 		     *files = json_object_get(features, "files");
 	bool nomem = false;
 
+	m->no_features = m->is_part && json_is_null(features);
+	if (m->no_features)
+		return 0;
 	if (!rung__field_array(features, &m->features) ||
 	    m->features.row_count != m->vertex_count || m->features.row_bytes == 0)
 		return bad_field(path, "features: dtype, shape");
@@ -105,7 +108,7 @@ static int get_features(const char *path, const json_t *root, struct rung__manif
 	    !rung__field_u64(features, "data_offset", INT64_MAX, &m->data_offset) ||
 	    (m->feature_file_count > 0 && m->data_offset != RUNG__NPY_DATA_OFFSET))
 		return bad_field(path, "features: row_bytes, row_stride, data_offset");
-	if (m->feature_file_count == 0 && !get_in_place(features, m))
+	if (rung__manifest_in_place(m) && !get_in_place(features, m))
 		return bad_field(path, "features: in_place");
 	return 0;
 }
@@ -268,7 +271,7 @@ static int get_splits(const char *path, const json_t *root, size_t first_file,
 
 static int get_extra_arrays(const char *path, const json_t *root, struct rung__manifest *m)
 {
-	size_t at = m->feature_file_count + RUNG__FILES_FIXED;
+	size_t at = m->feature_file_count + rung__manifest_fixed_files(m);
 	int rc = get_labels(path, root, json_array_get(json_object_get(root, "files"), at), m);
 
 	if (rc < 0)
@@ -346,9 +349,28 @@ static int get_job(const char *path, const json_t *root, struct rung__manifest *
 	return 0;
 }
 
+/* A typed dataset has only types, relations and settings; its files are those of the parts. */
+static int get_typed(const char *path, const json_t *root, struct rung__manifest *m)
+{
+	const char *bad;
+	int rc;
+
+	if ((rc = get_score(path, root, m)) < 0 || (rc = get_defaults(path, root, m)) < 0 ||
+	    (rc = get_job(path, root, m)) < 0)
+		return rc;
+	strcpy(m->vertex_type, RUNG__VERTEX_TYPE);
+	strcpy(m->relation, RUNG__RELATION);
+	m->no_features = m->no_maps = m->no_graph = true;
+	bad = rung__manifest_types_parse(root, m);
+	if (!bad)
+		return 0;
+	return bad[0] ? bad_field(path, bad)
+	              : rung__fail(RUNG_E_NOMEM, "%s: no memory for the types", path);
+}
+
 /* All fields. Counts come first: later checks compare shapes with them. After a failure the caller
  * frees `m`, with the parts that were filled. */
-static int get_all(const char *path, const json_t *root, struct rung__manifest *m)
+static int get_all(const char *path, const json_t *root, uint64_t version, struct rung__manifest *m)
 {
 	const json_t *files = json_object_get(root, "files");
 	uint64_t index_bytes;
@@ -361,8 +383,12 @@ static int get_all(const char *path, const json_t *root, struct rung__manifest *
 		return bad_field(path, "vertices");
 	if (!rung__field_u64(root, "edges", INT64_MAX / 16, &m->edge_count))
 		return bad_field(path, "edges");
+	if (version == RUNG__FORMAT_VERSION_TYPES && rung__field_has_text(root, "kind", "typed"))
+		return get_typed(path, root, m);
+	if (version == RUNG__FORMAT_VERSION_TYPES && !rung__manifest_part_parse(root, m))
+		return bad_field(path, "kind, maps, graph");
 	if (!rung__field_u64(root, "index_bytes", 8, &index_bytes) ||
-	    index_bytes != rung_index_bytes(m->vertex_count))
+	    index_bytes != rung_index_bytes(m->source_count ? m->source_count : m->vertex_count))
 		return bad_field(path, "index_bytes");
 	m->index_bytes = (unsigned)index_bytes;
 	if ((rc = get_names(path, root, m)) < 0 || (rc = get_features(path, root, m)) < 0 ||
@@ -371,8 +397,8 @@ static int get_all(const char *path, const json_t *root, struct rung__manifest *
 		return rc;
 	/* before the layout allocates checksums: their number follows from the counts, and a short
 	 * text can claim any counts */
-	if (json_array_size(files) != m->feature_file_count + RUNG__FILES_FIXED + m->has_labels +
-	                                      m->array_count + m->split_count)
+	if (json_array_size(files) != m->feature_file_count + rung__manifest_fixed_files(m) +
+	                                      m->has_labels + m->array_count + m->split_count)
 		return bad_field(path, "files");
 	rc = rung__manifest_lay_out(m);
 	return rc < 0 ? rc : get_files(path, root, m);
@@ -380,7 +406,7 @@ static int get_all(const char *path, const json_t *root, struct rung__manifest *
 
 /* Whether the text ends as it must, with the right digits. @param copy  [bytes] for the text with
  * zeros in their place */
-static bool sum_agrees(const char *text, size_t bytes, char *copy)
+static bool sum_agrees(const char *text, size_t bytes, char *copy, uint64_t *sum_out)
 {
 	const size_t tail = strlen(RUNG__MANIFEST_TAIL), key = strlen(RUNG__MANIFEST_CHECKSUM_KEY);
 	char digits[RUNG__CHECKSUM_DIGITS + 1];
@@ -394,19 +420,20 @@ static bool sum_agrees(const char *text, size_t bytes, char *copy)
 		return false;
 	memcpy(copy, text, bytes);
 	memset(copy + at, '0', RUNG__CHECKSUM_DIGITS);
-	rung__checksum_text(rung__checksum(copy, bytes), digits);
+	*sum_out = rung__checksum(copy, bytes);
+	rung__checksum_text(*sum_out, digits);
 	return memcmp(text + at, digits, RUNG__CHECKSUM_DIGITS) == 0;
 }
 
 /* Before the text is parsed: JSON errors would otherwise be reported for damage. */
-static int check_sum(const char *path, const char *text, size_t bytes)
+static int check_sum(const char *path, const char *text, size_t bytes, uint64_t *sum_out)
 {
 	char *copy = rung__malloc(bytes);
 	bool agrees;
 
 	if (!copy)
 		return rung__fail(RUNG_E_NOMEM, "%s: no memory for %zu bytes", path, bytes);
-	agrees = sum_agrees(text, bytes, copy);
+	agrees = sum_agrees(text, bytes, copy, sum_out);
 	rung__free(copy);
 	if (!agrees)
 		return rung__fail(
@@ -421,11 +448,11 @@ int rung__manifest_parse(const char *path, const char *text, size_t bytes,
                          struct rung__manifest **manifest_out)
 {
 	struct rung__manifest *m = NULL;
-	uint64_t version;
+	uint64_t version, sum = 0;
 	json_t *root = NULL;
 	int rc;
 
-	rc = check_sum(path, text, bytes);
+	rc = check_sum(path, text, bytes, &sum);
 	if (rc < 0)
 		return rc;
 	/* the root is NULL if the text is not JSON, and then has no "format" either. Equal keys are
@@ -437,16 +464,16 @@ int rung__manifest_parse(const char *path, const char *text, size_t bytes,
 		goto free_root;
 	}
 	/* before other fields are read: another version may define them differently */
-	if (version < RUNG__FORMAT_VERSION || version > RUNG__FORMAT_VERSION_RANGES) {
+	if (version < RUNG__FORMAT_VERSION || version > RUNG__FORMAT_VERSION_TYPES) {
 		rc = rung__fail(RUNG_E_FORMAT,
 		                "%s: format version %" PRIu64
 		                "; this version of rung reads format versions %u to %u; "
 		                "stage the dataset again, or use the version of rung that wrote it",
-		                path, version, RUNG__FORMAT_VERSION, RUNG__FORMAT_VERSION_RANGES);
+		                path, version, RUNG__FORMAT_VERSION, RUNG__FORMAT_VERSION_TYPES);
 		goto free_root;
 	}
 	m = rung__zalloc(sizeof(*m));
-	rc = m ? get_all(path, root, m) : rung__fail(RUNG_E_NOMEM, "%s", path);
+	rc = m ? get_all(path, root, version, m) : rung__fail(RUNG_E_NOMEM, "%s", path);
 	if (rc == 0 && version != rung__manifest_version(m))
 		rc = bad_field(path, "version, features: quantized, ranges");
 	if (rc < 0) {
@@ -454,6 +481,7 @@ int rung__manifest_parse(const char *path, const char *text, size_t bytes,
 		goto free_root;
 	}
 	m->text_bytes = bytes;
+	m->text_sum = sum;
 	*manifest_out = m;
 free_root:
 	json_decref(root);

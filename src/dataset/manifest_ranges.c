@@ -14,6 +14,8 @@
 
 unsigned rung__manifest_version(const struct rung__manifest *m)
 {
+	if (m->types || m->is_part)
+		return RUNG__FORMAT_VERSION_TYPES;
 	if (m->range_count > 1)
 		return RUNG__FORMAT_VERSION_RANGES;
 	return m->quant.format != RUNG_QUANT_NONE ? RUNG__FORMAT_VERSION_QUANT
@@ -24,7 +26,7 @@ struct rung__layout rung__manifest_features_layout(const struct rung__manifest *
 {
 	/* rows in place are one file in the order of the vertices: readers map a rank to its
 	 * vertex, an id of vertex_bytes, first */
-	const bool in_place = m->feature_file_count == 0;
+	const bool in_place = rung__manifest_in_place(m);
 	struct rung__layout layout = {
 		.data_offset = m->data_offset,
 		.row_stride = m->row_stride,

@@ -24,6 +24,19 @@ json_t *rung__manifest_quant_json(const struct rung__manifest *m);
  * is no memory for the scales */
 bool rung__manifest_quant_parse(const json_t *features, struct rung__manifest *m, bool *nomem_out);
 
+/* ---- manifest_types.c ---- */
+
+/** Add the keys of a typed dataset, or those of a part of one, to the root. @return nonzero: out of
+ * memory */
+int rung__manifest_put_types(const struct rung__manifest *m, json_t *root);
+
+/** Read the keys of a part, after `version`. @return false: they are not valid */
+bool rung__manifest_part_parse(const json_t *root, struct rung__manifest *m);
+
+/** Read the types and relations, after vertex_count, edge_count and the fanouts. @return NULL, or
+ * the key that is not valid; "" if there is no memory */
+const char *rung__manifest_types_parse(const json_t *root, struct rung__manifest *m);
+
 /* ---- manifest_ranges.c ---- */
 
 /** Add the keys of the ranges to "features". @return nonzero: out of memory */

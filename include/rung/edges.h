@@ -69,6 +69,7 @@ struct rung_edges_info {
 	uint64_t temp_bytes;   /**< total bytes written to temporary files */
 	uint64_t memory_bytes; /**< buffers of a pass, including those for deflated members */
 	uint64_t chunk_bytes;  /**< maximum bytes of edges per chunk */
+	uint64_t source_count; /**< as in struct rung_csc: 0 within one type */
 };
 
 /**

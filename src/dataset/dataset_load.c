@@ -88,7 +88,12 @@ int rung_dataset_load_graph(const struct rung_dataset *ds, struct rung_graph **g
 		return rc;
 	}
 	/* the call takes over both arrays, also if it fails, and checks every entry */
-	rc = rung__graph_adopt(m->vertex_count, m->edge_count, indptr, indices, m->index_bytes,
+	rc = rung__graph_adopt(&(struct rung_csc){ .vertex_count = m->vertex_count,
+	                                           .edge_count = m->edge_count,
+	                                           .indptr = indptr,
+	                                           .indices = indices,
+	                                           .index_bytes = m->index_bytes,
+	                                           .source_count = m->source_count },
 	                       graph_out);
 	/* the error of the graph does not name the folder */
 	return rc < 0 ? rung__fail(rc, "%s: %s", ds->dir, rung_last_error()) : 0;

@@ -52,6 +52,7 @@ static int sort(const struct rung_edges_opts *opts, struct rung__edge_input *inp
 	if (rc < 0)
 		return rc;
 	info->vertex_count = input->vertex_count;
+	info->source_count = input->two_types ? input->source_count : 0;
 	info->edge_count = job.edge_count;
 	info->index_bytes = input->index_bytes;
 	info->input_passes = input->passes;
@@ -128,6 +129,11 @@ static int keep_temp_dir(const struct rung_edges_opts *opts, struct rung_edges *
 	return rung__fail(RUNG_E_NOMEM, "edges: no memory");
 }
 
+static bool is_columns(const char *spec)
+{
+	return rung__spec_is_csc(spec) || rung__spec_is_csr(spec);
+}
+
 int rung_edges_open(const struct rung_edges_opts *caller_opts, struct rung_edges **edges_out)
 {
 	struct rung_edges_opts opts = RUNG_EDGES_OPTS_INIT;
@@ -137,7 +143,8 @@ int rung_edges_open(const struct rung_edges_opts *caller_opts, struct rung_edges
 
 	if (rc < 0)
 		return rc;
-	if (rung__spec_is_csc(rung__graph_first(graph)) && !graph->undirected && !graph->dedup) {
+	if (is_columns(rung__graph_first(graph)) && !rung__graph_by_row(graph) &&
+	    !graph->undirected && !graph->dedup) {
 		rc = rung__edges_open_columns(graph, opts.memory_bytes, opts.chunk_bytes, &edges);
 	} else {
 		edges = rung__edges_create();

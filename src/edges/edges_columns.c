@@ -12,15 +12,19 @@
 static int open_columns(const struct rung_graph_opts *opts, uint64_t memory_bytes,
                         uint64_t chunk_bytes, struct rung_edges *edges)
 {
+	uint64_t limit;
 	int rc = rung__columns_open(opts->specs[0], &edges->indptr_src, &edges->indices_src);
 
 	if (rc < 0)
 		return rc;
-	rc = rung__columns_count(edges->indptr_src, opts->vertex_count, &edges->info.vertex_count);
+	rc = rung__columns_count(edges->indptr_src, rung__graph_lists_wanted(opts),
+	                         &edges->info.vertex_count);
 	if (rc < 0)
 		return rc;
 	edges->info.edge_count = rung_source_info(edges->indices_src)->row_count;
-	edges->info.index_bytes = rung_index_bytes(edges->info.vertex_count);
+	limit = rung__graph_entries_limit(opts, edges->info.vertex_count);
+	edges->info.source_count = opts->source_count ? limit : 0;
+	edges->info.index_bytes = rung_index_bytes(RUNG__MAX(limit, edges->info.vertex_count));
 	if ((rc = rung__id_file_open(&edges->indptr, edges->indptr_src)) < 0 ||
 	    (rc = rung__id_file_open(&edges->indices, edges->indices_src)) < 0)
 		return rc;

@@ -32,6 +32,8 @@ static int open_lists(struct rung__edge_input *input, uint64_t memory_bytes)
 		return rc;
 	input->passes = !input->opts->vertex_count;
 	input->vertex_count = input->lists.vertex_count;
+	input->source_count = input->lists.source_count;
+	input->two_types = input->opts->source_count > 0;
 	input->index_bytes = input->lists.index_bytes;
 	input->source_bytes = input->lists.source_bytes;
 	if (!rung__mul(input->lists.edge_count, input->opts->undirected ? 2 : 1,
@@ -68,8 +70,14 @@ static int open_columns(struct rung__edge_input *input, uint64_t memory_bytes)
 	if (rc < 0)
 		return rc;
 	rung_edges_info(input->columns, &info);
-	input->by_row = rung__spec_is_csr(input->name);
+	input->by_row = rung__graph_by_row(input->opts);
 	input->vertex_count = info.vertex_count;
+	input->source_count = info.source_count ? info.source_count : info.vertex_count;
+	input->two_types = info.source_count > 0;
+	if (input->by_row) { /* the lists are those of the sources */
+		input->vertex_count = input->source_count;
+		input->source_count = info.vertex_count;
+	}
 	input->index_bytes = info.index_bytes;
 	input->source_bytes = input->columns->source_bytes;
 	/* cannot overflow: the edges are stored in a file */
@@ -96,7 +104,10 @@ static int open_borrowed(struct rung__edge_input *input, struct rung_edges *edge
 		.name = edges->indices.name,
 		.columns = edges,
 		.borrowed = true,
+		.two_types = edges->info.source_count > 0,
 		.vertex_count = edges->info.vertex_count,
+		.source_count = edges->info.source_count ? edges->info.source_count
+		                                         : edges->info.vertex_count,
 		.pair_count_max = edges->info.edge_count,
 		.index_bytes = edges->info.index_bytes,
 	};
@@ -106,17 +117,21 @@ static int open_borrowed(struct rung__edge_input *input, struct rung_edges *edge
 int rung__edge_input_open_turned(struct rung__edge_input *input, struct rung_edges *edges)
 {
 	int rc = open_borrowed(input, edges);
+	const uint64_t vertex_count = input->vertex_count;
 
 	input->by_row = true;
+	input->vertex_count = input->source_count;
+	input->source_count = vertex_count;
 	return rc;
 }
 
 int rung__edge_input_open_relabelled(struct rung__edge_input *input, struct rung_edges *edges,
-                                     const void *rank_of_vertex)
+                                     const void *rank_of_vertex, const void *rank_of_source)
 {
 	int rc = open_borrowed(input, edges);
 
 	input->rank_of_vertex = rank_of_vertex;
+	input->rank_of_source = rank_of_source;
 	return rc < 0 ? rc : alloc_ids(input, &input->ranks);
 }
 
@@ -177,7 +192,7 @@ static void fill_ranks(const struct rung__edge_input *input, const struct rung__
 #pragma omp parallel for num_threads(rung__threads(0)) schedule(static)
 	for (uint64_t e = 0; e < chunk->edge_count; e++)
 		rung__id_set(input->ranks, index_bytes, e,
-		             rung__id_get(input->rank_of_vertex, index_bytes,
+		             rung__id_get(input->rank_of_source, index_bytes,
 		                          rung__id_get(chunk->indices, index_bytes, e)));
 }
 

@@ -16,10 +16,14 @@ struct rung__edge_input {
 	bool borrowed;                      /* the caller closes `columns` */
 	/* the lists are those of rows: the vertex of a list is the value of its pairs */
 	bool by_row;
-	const void *rank_of_vertex; /* NULL, or the map by which both ids become ranks */
+	const void *rank_of_vertex; /* NULL, or the map by which owners become ranks */
+	const void *rank_of_source; /* the same for the entries of lists */
 	void *owners;               /* [edges of a chunk] vertex whose list has the edge */
 	void *ranks;                /* [edges of a chunk] with rank_of_vertex: ranks of the ids */
 	uint64_t vertex_count;
+	/* ids of the values of pairs are below it; with two_types they are those of another type */
+	uint64_t source_count;
+	bool two_types;
 	uint64_t pair_count_max; /* upper bound: a self loop has no reverse with `undirected` */
 	unsigned index_bytes;    /* of the ids in pairs */
 	uint64_t source_bytes;   /* memory that the sources use to inflate members of a .npz */
@@ -35,9 +39,10 @@ int rung__edge_input_open(struct rung__edge_input *input, const struct rung_grap
  * closed. */
 int rung__edge_input_open_turned(struct rung__edge_input *input, struct rung_edges *edges);
 
-/** The pairs of open edges, relabelled and not reversed: both ids of a pair are ranks. */
+/** The pairs of open edges, relabelled and not reversed: both ids of a pair are ranks.
+ * @param rank_of_source  the map of entries; within one type it is rank_of_vertex */
 int rung__edge_input_open_relabelled(struct rung__edge_input *input, struct rung_edges *edges,
-                                     const void *rank_of_vertex);
+                                     const void *rank_of_vertex, const void *rank_of_source);
 
 /**
  * Call `fn` with all pairs, the values of each key in the order of the lists that rung_graph_load()

@@ -289,6 +289,12 @@ static int plan_chunk(struct pass *pass, struct pass_slot *slot)
 	return 0;
 }
 
+/* Number of vertices that entries may name. */
+static uint64_t sources(const struct rung_edges *edges)
+{
+	return edges->info.source_count ? edges->info.source_count : edges->info.vertex_count;
+}
+
 /* Read and check the ids of a planned chunk, without the lock. */
 static int read_chunk(const struct reader *thread, struct pass_slot *slot)
 {
@@ -296,7 +302,7 @@ static int read_chunk(const struct reader *thread, struct pass_slot *slot)
 	const struct rung__id_file *file = &edges->indices;
 	const struct rung__id_reader reader = {
 		.id_bytes = edges->info.index_bytes,
-		.limit = edges->info.vertex_count,
+		.limit = sources(edges),
 		.read_bytes = edges->read_bytes,
 		.bounce = thread->bounce,
 		.stop = &thread->pass->stop,
@@ -316,8 +322,7 @@ static int read_chunk(const struct reader *thread, struct pass_slot *slot)
 	                  "%s: indices[%" PRIu64 "]: id %s is out of range 0..%" PRIu64
 	                  "; correct the index, or the length of indptr",
 	                  file->name, slot->chunk.edge_first + ids.good,
-	                  rung__ids_text(text, file->dtype, ids.value),
-	                  edges->info.vertex_count - 1);
+	                  rung__ids_text(text, file->dtype, ids.value), sources(edges) - 1);
 }
 
 /* Wait until the slot of the next chunk is free and no other thread plans, and claim it. NULL: no

@@ -323,7 +323,7 @@ static int sort_one_list(struct sorter *sorter, const struct range *range)
 		return each_pair(sorter, range, true, append_values, sorter);
 	values.by_value = true;
 	values.first = 0;
-	values.range = sorter->input->vertex_count;
+	values.range = sorter->input->source_count;
 	return sort_range(sorter, &values);
 }
 

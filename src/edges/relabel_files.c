@@ -97,8 +97,14 @@ static int begin(const struct output *out, struct rung__sorted *sorted)
 	return rung__direct_open_write(&sorted->file, out->fd, out->name);
 }
 
+/* The maps by which edges are relabelled. */
+struct rank_maps {
+	const void *rank_of_vertex, *rank_of_source; /* of targets and sources, or the same */
+	void *inverse;                               /* with two types: rank_of_vertex, owned */
+};
+
 /* Sort the relabelled edges into both outputs. */
-static int sort(struct rung_edges *edges, const void *rank_of_vertex,
+static int sort(struct rung_edges *edges, const struct rank_maps *maps,
                 const struct rung__relabel_opts *opts, const struct output outputs[2])
 {
 	struct rung__sort_job job = {
@@ -111,7 +117,8 @@ static int sort(struct rung_edges *edges, const void *rank_of_vertex,
 		.indices.file.fd = -1,
 	};
 	struct rung__edge_input input;
-	int rc = rung__edge_input_open_relabelled(&input, edges, rank_of_vertex);
+	int rc = rung__edge_input_open_relabelled(&input, edges, maps->rank_of_vertex,
+	                                          maps->rank_of_source);
 
 	if (rc == 0 && (rc = begin(&outputs[0], &job.indptr)) == 0 &&
 	    (rc = begin(&outputs[1], &job.indices)) == 0)
@@ -123,7 +130,7 @@ static int sort(struct rung_edges *edges, const void *rank_of_vertex,
 }
 
 /* Write the graph to two open files. */
-static int write_graph(struct rung_edges *edges, const void *rank_of_vertex,
+static int write_graph(struct rung_edges *edges, const struct rank_maps *maps,
                        const struct rung__relabel_opts *opts, struct output outputs[2])
 {
 	const struct rung_edges_info *info = &edges->info;
@@ -132,12 +139,12 @@ static int write_graph(struct rung_edges *edges, const void *rank_of_vertex,
 
 	if (rc == 0)
 		rc = prepare(&outputs[1], id_dtype, info->edge_count);
-	return rc == 0 ? sort(edges, rank_of_vertex, opts, outputs) : rc;
+	return rc == 0 ? sort(edges, maps, opts, outputs) : rc;
 }
 
 /* Write the graph to two new files. Both are synced before either gets its name. If the second
  * cannot get its name, the first is removed again. */
-static int write_named(struct rung_edges *edges, const void *rank_of_vertex,
+static int write_named(struct rung_edges *edges, const struct rank_maps *maps,
                        const struct rung__relabel_opts *opts, const char *indptr_path,
                        const char *indices_path)
 {
@@ -146,7 +153,7 @@ static int write_named(struct rung_edges *edges, const void *rank_of_vertex,
 
 	if ((rc = create(&outputs[0], indptr_path)) == 0 &&
 	    (rc = create(&outputs[1], indices_path)) == 0 &&
-	    (rc = write_graph(edges, rank_of_vertex, opts, outputs)) == 0 &&
+	    (rc = write_graph(edges, maps, opts, outputs)) == 0 &&
 	    (rc = sync_output(&outputs[0])) == 0 && (rc = sync_output(&outputs[1])) == 0 &&
 	    (rc = publish(&outputs[0])) == 0) {
 		rc = publish(&outputs[1]);
@@ -158,13 +165,42 @@ static int write_named(struct rung_edges *edges, const void *rank_of_vertex,
 	return rc;
 }
 
-/* Copy the options, fill in defaults and check the maps, which must be inverse permutations. */
+/* The maps of two types: the given ones are checked, and that of the targets is inverted. */
+static int invert(const struct rung_edges_info *info, const void *vertex_of_rank,
+                  const void *rank_of_source, struct rank_maps *maps)
+{
+	const unsigned index_bytes = info->index_bytes;
+	int rc = rung__ids_check(vertex_of_rank, info->vertex_count, info->vertex_count,
+	                         index_bytes, "vertex_of_rank");
+
+	if (rc == 0)
+		rc = rung__ids_check(rank_of_source, info->source_count, info->source_count,
+		                     index_bytes, "rank_of_vertex");
+	if (rc < 0)
+		return rc;
+	maps->inverse = rung__malloc_array(info->vertex_count, index_bytes);
+	if (!maps->inverse)
+		return rung__fail(RUNG_E_NOMEM,
+		                  "relabel: no memory for the ranks of %" PRIu64 " vertices",
+		                  info->vertex_count);
+	for (uint64_t r = 0; r < info->vertex_count; r++)
+		rung__id_set(maps->inverse, index_bytes,
+		             rung__id_get(vertex_of_rank, index_bytes, r), r);
+	maps->rank_of_vertex = maps->inverse;
+	maps->rank_of_source = rank_of_source;
+	return 0;
+}
+
+/* Copy the options, fill in defaults and check the maps, which within one type must be inverse
+ * permutations. The caller frees maps->inverse. */
 static int copy_opts(const struct rung_edges *edges, const void *vertex_of_rank,
                      const void *rank_of_vertex, const struct rung__relabel_opts *caller_opts,
-                     struct rung__relabel_opts *opts)
+                     struct rung__relabel_opts *opts, struct rank_maps *maps)
 {
 	const struct rung_edges_info *info = &edges->info;
 	int rc;
+
+	*maps = (struct rank_maps){ rank_of_vertex, rank_of_vertex, NULL };
 
 	*opts = caller_opts ? *caller_opts : (struct rung__relabel_opts){ 0 };
 	if (opts->memory_bytes == 0)
@@ -172,6 +208,8 @@ static int copy_opts(const struct rung_edges *edges, const void *vertex_of_rank,
 	if (!opts->temp_dir)
 		opts->temp_dir = getenv("TMPDIR") ? getenv("TMPDIR") : "/var/tmp";
 	rc = rung__sort_memory_check(opts->memory_bytes);
+	if (rc == 0 && info->source_count)
+		return invert(info, vertex_of_rank, rank_of_vertex, maps);
 	return rc < 0 ? rc
 	              : rung__maps_check(vertex_of_rank, rank_of_vertex, info->vertex_count,
 	                                 info->index_bytes, rung__threads(opts->threads));
@@ -182,9 +220,13 @@ int rung__edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
                         const char *indptr_path, const char *indices_path)
 {
 	struct rung__relabel_opts opts;
-	int rc = copy_opts(edges, vertex_of_rank, rank_of_vertex, caller_opts, &opts);
+	struct rank_maps maps;
+	int rc = copy_opts(edges, vertex_of_rank, rank_of_vertex, caller_opts, &opts, &maps);
 
-	return rc < 0 ? rc : write_named(edges, rank_of_vertex, &opts, indptr_path, indices_path);
+	if (rc == 0)
+		rc = write_named(edges, &maps, &opts, indptr_path, indices_path);
+	rung__free(maps.inverse);
+	return rc;
 }
 
 int rung__edges_relabel_temp(struct rung_edges *edges, const void *vertex_of_rank,
@@ -195,7 +237,8 @@ int rung__edges_relabel_temp(struct rung_edges *edges, const void *vertex_of_ran
 		                             "temporary file of indices" };
 	struct rung__relabel_opts opts;
 	struct output outputs[2] = { { .fd = -1 }, { .fd = -1 } };
-	int rc = copy_opts(edges, vertex_of_rank, rank_of_vertex, caller_opts, &opts);
+	struct rank_maps maps;
+	int rc = copy_opts(edges, vertex_of_rank, rank_of_vertex, caller_opts, &opts, &maps);
 
 	for (int i = 0; i < 2 && rc == 0; i++) {
 		struct rung__direct file;
@@ -205,7 +248,7 @@ int rung__edges_relabel_temp(struct rung_edges *edges, const void *vertex_of_ran
 		outputs[i].fd = file.fd; /* -1 after a failure */
 	}
 	if (rc == 0)
-		rc = write_graph(edges, rank_of_vertex, &opts, outputs);
+		rc = write_graph(edges, &maps, &opts, outputs);
 	/* The caller gets new descriptors without O_DIRECT, so it may read at any offset. */
 	for (int i = 0; i < 2 && rc == 0; i++) {
 		fds_out[i] = rung__reopen(outputs[i].fd, 0);
@@ -216,5 +259,6 @@ int rung__edges_relabel_temp(struct rung_edges *edges, const void *vertex_of_ran
 	}
 	close_output(&outputs[0]);
 	close_output(&outputs[1]);
+	rung__free(maps.inverse);
 	return rc;
 }

@@ -20,20 +20,22 @@ struct rung__edge_list {
 	struct rung__id_range source, destination;
 };
 
-/* A chunk of one list in lists->raw: source i is element stride * i, destination i is element
- * destination_at + stride * i. */
+/* A chunk of one list in lists->raw: source i is element source_at + stride * i, destination i is
+ * element destination_at + stride * i. */
 struct chunk {
 	const struct rung__edge_list *list;
-	uint64_t first; /* its first edge in the list */
+	uint64_t first;  /* its first edge in the list */
+	uint64_t number; /* of that edge in all lists */
 	uint64_t count;
 	uint64_t stride;
-	uint64_t destination_at; /* element of the first destination */
+	uint64_t source_at, destination_at; /* elements of the first edge */
 };
 
 typedef int (*chunk_fn)(struct rung__edge_lists *lists, const struct chunk *chunk, void *ctx);
 
 /* Open the SRC of a spec, and keep the ranges of its parts. */
-static int open_source(const char *spec, int *transposed_out, struct rung__edge_list *list)
+static int open_source(const char *spec, bool reversed, int *transposed_out,
+                       struct rung__edge_list *list)
 {
 	struct rung__edge_spec parts;
 	char *src_spec;
@@ -46,19 +48,19 @@ static int open_source(const char *spec, int *transposed_out, struct rung__edge_
 		return rung__fail(RUNG_E_NOMEM, "%s: no memory", spec);
 	rc = rung__ids_open_matrix(src_spec, "an edge index", transposed_out, &list->src);
 	rung__free(src_spec);
-	list->source = parts.source;
-	list->destination = parts.destination;
+	list->source = reversed ? parts.destination : parts.source;
+	list->destination = reversed ? parts.source : parts.destination;
 	return rc;
 }
 
 /* Open a list and determine which of the two shapes it has. [2,2] is read as [2,E]. */
-static int open_list(const char *spec, struct rung__edge_list *list)
+static int open_list(const char *spec, bool reversed, struct rung__edge_list *list)
 {
 	const struct rung_array_info *info;
 	uint64_t first, second; /* dimensions as the file states them */
 	int transposed, rc;
 
-	rc = open_source(spec, &transposed, list);
+	rc = open_source(spec, reversed, &transposed, list);
 	if (rc < 0)
 		return rc;
 	info = rung_source_info(list->src);
@@ -83,7 +85,7 @@ static int open_lists(struct rung__edge_lists *lists)
 	int rc;
 
 	for (size_t i = 0; i < opts->spec_count; i++) {
-		rc = open_list(opts->specs[i], &lists->lists[i]);
+		rc = open_list(opts->specs[i], opts->reversed, &lists->lists[i]);
 		if (rc < 0)
 			return rc;
 		lists->source_bytes += rung__source_location(lists->lists[i].src).memory_bytes;
@@ -104,13 +106,15 @@ static int read_chunk(struct rung__edge_lists *lists, struct chunk *chunk)
 	char *raw = lists->raw;
 	int rc;
 
-	if (!list->by_side) {
-		chunk->stride = 2;
-		chunk->destination_at = 1;
-		return rung__ids_read(list->src, 2 * chunk->first, 2 * chunk->count, raw);
+	chunk->stride = list->by_side ? 1 : 2;
+	chunk->source_at = 0;
+	chunk->destination_at = list->by_side ? chunk->count : 1;
+	if (lists->opts->reversed) {
+		chunk->source_at = chunk->destination_at;
+		chunk->destination_at = 0;
 	}
-	chunk->stride = 1;
-	chunk->destination_at = chunk->count;
+	if (!list->by_side)
+		return rung__ids_read(list->src, 2 * chunk->first, 2 * chunk->count, raw);
 	rc = rung__ids_read(list->src, chunk->first, chunk->count, raw);
 	if (rc < 0)
 		return rc;
@@ -121,11 +125,11 @@ static int read_chunk(struct rung__edge_lists *lists, struct chunk *chunk)
 /* One pass over all lists, in their order. */
 static int for_each_chunk(struct rung__edge_lists *lists, chunk_fn fn, void *ctx)
 {
-	uint64_t done = lists->pass_first;
+	uint64_t done = lists->pass_first, number = 0;
 	int rc;
 
 	for (size_t i = 0; i < lists->opts->spec_count; i++) {
-		struct chunk chunk = { .list = &lists->lists[i] };
+		struct chunk chunk = { .list = &lists->lists[i], .number = number };
 
 		for (; chunk.first < chunk.list->edge_count; chunk.first += chunk.count) {
 			chunk.count =
@@ -137,6 +141,7 @@ static int for_each_chunk(struct rung__edge_lists *lists, chunk_fn fn, void *ctx
 			if (rc < 0)
 				return rc;
 			done += chunk.count;
+			chunk.number = number += chunk.count;
 			rc = rung__progress(lists->opts->progress, lists->opts->progress_ctx,
 			                    "edges", done, lists->pass_total);
 			if (rc < 0)
@@ -147,17 +152,44 @@ static int for_each_chunk(struct rung__edge_lists *lists, chunk_fn fn, void *ctx
 	return 0;
 }
 
+/* Both ends of edge i of a chunk, as stored in the file. */
+static inline uint64_t source_of(const struct rung__edge_lists *lists, const struct chunk *chunk,
+                                 uint64_t i)
+{
+	return rung__ids_get(lists->raw, chunk->list->dtype, chunk->source_at + chunk->stride * i);
+}
+
+static inline uint64_t destination_of(const struct rung__edge_lists *lists,
+                                      const struct chunk *chunk, uint64_t i)
+{
+	return rung__ids_get(lists->raw, chunk->list->dtype,
+	                     chunk->destination_at + chunk->stride * i);
+}
+
 /* The smallest value in the file that is not a valid id for one side of a list. Adding range->first
  * to an id gives a vertex. It must be below the vertex count or, while that is unknown, not
  * overflow. */
-static uint64_t id_limit(const struct rung__edge_lists *lists, enum rung_dtype dtype,
+static uint64_t id_limit(const struct rung__edge_list *list, uint64_t vertex_count,
                          const struct rung__id_range *range)
 {
 	uint64_t limit = UINT64_MAX - range->first;
 
-	if (lists->vertex_count > 0)
-		limit = lists->vertex_count > range->first ? lists->vertex_count - range->first : 0;
-	return rung__ids_limit(dtype, RUNG__MIN(limit, range->count));
+	if (vertex_count > 0)
+		limit = vertex_count > range->first ? vertex_count - range->first : 0;
+	return rung__ids_limit(list->dtype, RUNG__MIN(limit, range->count));
+}
+
+/* The same for both sides. */
+static uint64_t source_limit_of(const struct rung__edge_lists *lists,
+                                const struct rung__edge_list *list)
+{
+	return id_limit(list, lists->source_count, &list->source);
+}
+
+static uint64_t destination_limit_of(const struct rung__edge_lists *lists,
+                                     const struct rung__edge_list *list)
+{
+	return id_limit(list, lists->vertex_count, &list->destination);
 }
 
 /* Report edge i of a chunk, whose source or destination is out of range. */
@@ -165,15 +197,14 @@ static int fail_id(const struct rung__edge_lists *lists, const struct chunk *chu
 {
 	const enum rung_dtype dtype = chunk->list->dtype;
 	const struct rung__id_range *range = &chunk->list->source;
-	uint64_t value = rung__ids_get(lists->raw, dtype, chunk->stride * i),
-		 limit = id_limit(lists, dtype, range);
+	uint64_t value = source_of(lists, chunk, i), limit = source_limit_of(lists, chunk->list);
 	const char *side = "source";
 	char text[RUNG__ID_TEXT_BYTES], last[RUNG__ID_TEXT_BYTES] = "none";
 
 	if (value < limit) {
 		range = &chunk->list->destination;
-		value = rung__ids_get(lists->raw, dtype, chunk->destination_at + chunk->stride * i);
-		limit = id_limit(lists, dtype, range);
+		value = destination_of(lists, chunk, i);
+		limit = destination_limit_of(lists, chunk->list);
 		side = "destination";
 	}
 	if (limit > 0)
@@ -192,10 +223,8 @@ static bool is_stray(const struct rung__edge_lists *lists, const struct chunk *c
 {
 	const struct rung__edge_list *list = chunk->list;
 
-	return rung__ids_get(lists->raw, list->dtype, chunk->stride * i) >=
-	               id_limit(lists, list->dtype, &list->source) ||
-	       rung__ids_get(lists->raw, list->dtype, chunk->destination_at + chunk->stride * i) >=
-	               id_limit(lists, list->dtype, &list->destination);
+	return source_of(lists, chunk, i) >= source_limit_of(lists, list) ||
+	       destination_of(lists, chunk, i) >= destination_limit_of(lists, list);
 }
 
 /* The larger vertex id of edge i of a chunk. */
@@ -203,10 +232,8 @@ static uint64_t larger_end(const struct rung__edge_lists *lists, const struct ch
                            uint64_t i)
 {
 	const struct rung__edge_list *list = chunk->list;
-	const uint64_t source =
-		rung__ids_get(lists->raw, list->dtype, chunk->stride * i) + list->source.first;
-	const uint64_t destination =
-		rung__ids_get(lists->raw, list->dtype, chunk->destination_at + chunk->stride * i);
+	const uint64_t source = source_of(lists, chunk, i) + list->source.first;
+	const uint64_t destination = destination_of(lists, chunk, i);
 
 	return RUNG__MAX(source, destination + list->destination.first);
 }
@@ -264,11 +291,10 @@ static uint64_t close_gaps(const struct rung__edge_lists *lists, uint64_t pair_c
 static int make_pairs(struct rung__edge_lists *lists, const struct chunk *chunk,
                       uint64_t *pair_count_out)
 {
-	const enum rung_dtype dtype = chunk->list->dtype;
 	const uint64_t source_first = chunk->list->source.first,
 		       destination_first = chunk->list->destination.first;
-	const uint64_t source_limit = id_limit(lists, dtype, &chunk->list->source);
-	const uint64_t destination_limit = id_limit(lists, dtype, &chunk->list->destination);
+	const uint64_t source_limit = source_limit_of(lists, chunk->list);
+	const uint64_t destination_limit = destination_limit_of(lists, chunk->list);
 	const uint64_t per_edge = lists->opts->undirected ? 2 : 1;
 	const unsigned index_bytes = lists->index_bytes;
 	uint64_t first_bad = chunk->count, self_loops = 0;
@@ -276,15 +302,16 @@ static int make_pairs(struct rung__edge_lists *lists, const struct chunk *chunk,
 #pragma omp parallel for num_threads(lists->threads) reduction(min : first_bad) \
         reduction(+ : self_loops) schedule(static)
 	for (uint64_t i = 0; i < chunk->count; i++) {
-		uint64_t source = rung__ids_get(lists->raw, dtype, chunk->stride * i);
-		uint64_t destination =
-			rung__ids_get(lists->raw, dtype, chunk->destination_at + chunk->stride * i);
+		uint64_t source = source_of(lists, chunk, i);
+		uint64_t destination = destination_of(lists, chunk, i);
 
 		if (source >= source_limit || destination >= destination_limit)
 			first_bad = RUNG__MIN(first_bad, i);
 		source += source_first;
 		destination += destination_first;
 		self_loops += source == destination;
+		if (lists->numbered)
+			source = chunk->number + i;
 		rung__id_set(lists->keys, index_bytes, per_edge * i, destination);
 		rung__id_set(lists->values, index_bytes, per_edge * i, source);
 		if (per_edge == 2) {
@@ -335,7 +362,10 @@ static int alloc_pairs(struct rung__edge_lists *lists)
 {
 	const uint64_t per_edge = lists->opts->undirected ? 2 : 1;
 
-	lists->index_bytes = rung_index_bytes(lists->vertex_count);
+	lists->source_count =
+		lists->opts->source_count ? lists->opts->source_count : lists->vertex_count;
+	lists->index_bytes = rung_index_bytes(RUNG__MAX(
+		lists->vertex_count, lists->numbered ? lists->edge_count : lists->source_count));
 	lists->keys = rung__malloc_array(per_edge * lists->chunk_edges, lists->index_bytes);
 	lists->values = rung__malloc_array(per_edge * lists->chunk_edges, lists->index_bytes);
 	if (!lists->keys || !lists->values)

@@ -35,6 +35,8 @@ struct rung__edge_lists {
 	uint64_t edge_count;                /* of all lists */
 	uint64_t source_bytes; /* memory that their sources use to inflate members of a .npz */
 	uint64_t vertex_count; /* 0: has not been determined yet */
+	uint64_t source_count; /* of the options, or vertex_count */
+	bool numbered;         /* values are the numbers of the edges instead of their sources */
 	unsigned index_bytes;  /* of keys and values; set with vertex_count */
 	int threads;
 	uint64_t chunk_edges; /* edges that are read at a time */

@@ -50,12 +50,13 @@ static uint64_t first_descent(const struct rung_csc *csc)
 /* The first edge whose source is out of range; edge_count if all are in range. */
 static uint64_t first_stray(const struct rung_csc *csc)
 {
+	const uint64_t limit = rung__csc_sources(csc);
 	const unsigned index_bytes = csc->index_bytes;
 	uint64_t first = csc->edge_count;
 
 #pragma omp parallel for num_threads(rung__threads(0)) reduction(min : first) schedule(static)
 	for (uint64_t e = 0; e < csc->edge_count; e++) {
-		if (rung__id_get(csc->indices, index_bytes, e) >= csc->vertex_count && e < first)
+		if (rung__id_get(csc->indices, index_bytes, e) >= limit && e < first)
 			first = e;
 	}
 	return first;
@@ -88,34 +89,30 @@ int rung_csc_check(const struct rung_csc *csc)
 	if (at < csc->edge_count)
 		return rung__fail(RUNG_E_RANGE,
 		                  "graph: indices[%" PRIu64 "] is %" PRIu64
-		                  ", which is not below the vertex count %" PRIu64
-		                  "; correct the index or the vertex count",
+		                  ", which is not below the %s count %" PRIu64
+		                  "; correct the index or the count",
 		                  at, rung__id_get(csc->indices, csc->index_bytes, at),
-		                  csc->vertex_count);
+		                  csc->source_count ? "source" : "vertex", rung__csc_sources(csc));
 	return 0;
 }
 
-int rung__graph_adopt(uint64_t vertex_count, uint64_t edge_count, uint64_t *indptr, void *indices,
-                      unsigned index_bytes, struct rung_graph **graph_out)
+int rung__graph_adopt(const struct rung_csc *csc, struct rung_graph **graph_out)
 {
 	struct rung_graph *graph = rung__zalloc(sizeof(*graph));
+	/* the arrays are rung's, so they may be modified and freed */
+	uint64_t *indptr = (uint64_t *)(uintptr_t)csc->indptr;
+	void *indices = (void *)(uintptr_t)csc->indices;
 	int rc;
 
 	if (!graph) {
 		rung__free(indptr);
 		rung__free(indices);
 		return rung__fail(RUNG_E_NOMEM, "graph of %" PRIu64 " vertices: no memory",
-		                  vertex_count);
+		                  csc->vertex_count);
 	}
 	graph->indptr = indptr;
 	graph->indices = indices;
-	graph->csc = (struct rung_csc){
-		.vertex_count = vertex_count,
-		.edge_count = edge_count,
-		.indptr = indptr,
-		.indices = indices,
-		.index_bytes = index_bytes,
-	};
+	graph->csc = *csc;
 	rc = rung_csc_check(&graph->csc);
 	if (rc < 0) {
 		rung_graph_destroy(graph);

@@ -14,16 +14,32 @@ struct rung_graph {
 	void *indices;       /* [edge_count] of csc.index_bytes, freed with the graph */
 };
 
+/** Number of vertices that the entries of lists may name. */
+static inline uint64_t rung__csc_sources(const struct rung_csc *csc)
+{
+	return csc->source_count ? csc->source_count : csc->vertex_count;
+}
+
 /**
- * Create a graph from arrays allocated with rung__malloc(). The call takes them over in any case:
- * if it fails, they are freed.
+ * Create a graph from a struct whose arrays were allocated with rung__malloc(). The call takes them
+ * over in any case: if it fails, they are freed.
  * @return 0, RUNG_E_NOMEM, or an error of rung_csc_check()
  */
-int rung__graph_adopt(uint64_t vertex_count, uint64_t edge_count, uint64_t *indptr, void *indices,
-                      unsigned index_bytes, struct rung_graph **graph_out);
+int rung__graph_adopt(const struct rung_csc *csc, struct rung_graph **graph_out);
 
-/** Load the graph of edge lists: every spec is a SRC of [2,E] or [E,2]. graph_edges.c */
-int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph **graph_out);
+/**
+ * rung_graph_load(), with the number of the edge at each position of the lists: its position in the
+ * specs, one after the other. Not with `undirected` or `dedup`. Needs a second copy of the graph.
+ * @param numbers_out  [edges] of rung_index_bytes() of their number; free it with rung__free()
+ */
+int rung__graph_load_numbered(const struct rung_graph_opts *opts, struct rung_graph **graph_out,
+                              void **numbers_out);
+
+/** Load the graph of edge lists: every spec is a SRC of [2,E] or [E,2]. graph_edges.c
+ * @param numbers_out  not NULL: the numbers of edges instead of their sources, and graph_out is
+ *                     NULL */
+int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph **graph_out,
+                           void **numbers_out);
 
 /** Check the options before a file is opened. graph_load.c */
 int rung__graph_opts_check(const struct rung_graph_opts *opts);
@@ -36,6 +52,29 @@ static inline const char *rung__graph_first(const struct rung_graph_opts *opts)
 }
 
 #define RUNG__COLUMNS_PREFIX 4 /* bytes of "csc:" and "csr:" */
+
+/** Whether the lists of a csc: or csr: are those of the sources, and have to be turned around. */
+static inline bool rung__graph_by_row(const struct rung_graph_opts *opts)
+{
+	return (strncmp(rung__graph_first(opts), "csr:", RUNG__COLUMNS_PREFIX) == 0) !=
+	       !!opts->reversed;
+}
+
+/** Number of lists of a csc: or csr: in the files, and the number of vertices that their entries
+ * name; 0: not given. */
+static inline uint64_t rung__graph_lists_wanted(const struct rung_graph_opts *opts)
+{
+	return opts->source_count && rung__graph_by_row(opts) ? opts->source_count
+	                                                      : opts->vertex_count;
+}
+
+static inline uint64_t rung__graph_entries_limit(const struct rung_graph_opts *opts,
+                                                 uint64_t list_count)
+{
+	if (!opts->source_count)
+		return list_count;
+	return rung__graph_by_row(opts) ? opts->vertex_count : opts->source_count;
+}
 
 /** Whether a spec is a pair of sources "csc:SRC,SRC" or "csr:SRC,SRC". */
 static inline bool rung__spec_is_csc(const char *spec)

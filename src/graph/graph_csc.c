@@ -17,8 +17,9 @@
 struct columns {
 	struct rung_source *indptr_src;
 	struct rung_source *indices_src;
-	void *raw; /* [CHUNK_IDS] as stored in the file */
-	uint64_t vertex_count;
+	void *raw;             /* [CHUNK_IDS] as stored in the file */
+	uint64_t vertex_count; /* number of lists */
+	uint64_t limit;        /* entries are below it */
 	uint64_t edge_count;
 	unsigned index_bytes;
 	uint64_t *indptr; /* [vertex_count + 1]; the graph's at the end, as are the indices */
@@ -168,7 +169,7 @@ static int check_offsets(const struct columns *columns)
 static int adopt_indices(struct columns *columns, uint64_t first, uint64_t count)
 {
 	const enum rung_dtype dtype = rung_source_info(columns->indices_src)->dtype;
-	const uint64_t limit = rung__ids_limit(dtype, columns->vertex_count);
+	const uint64_t limit = rung__ids_limit(dtype, columns->limit);
 	uint64_t first_bad = count;
 	char text[RUNG__ID_TEXT_BYTES];
 
@@ -188,7 +189,7 @@ static int adopt_indices(struct columns *columns, uint64_t first, uint64_t count
 		"; correct the index, or the length of indptr",
 		rung__source_spec(columns->indices_src), first + first_bad,
 		rung__ids_text(text, dtype, rung__ids_get(columns->raw, dtype, first_bad)),
-		columns->vertex_count - 1);
+		columns->limit - 1);
 }
 
 /* Read an array in chunks and pass each of them to `accept`. */
@@ -218,13 +219,14 @@ static int read_all(struct columns *columns, struct rung_source *src, uint64_t t
 /* Set the sizes and allocate the arrays, in the width that the vertex count needs. */
 static int measure(struct columns *columns)
 {
-	int rc = rung__columns_count(columns->indptr_src, columns->opts->vertex_count,
+	int rc = rung__columns_count(columns->indptr_src, rung__graph_lists_wanted(columns->opts),
 	                             &columns->vertex_count);
 
 	if (rc < 0)
 		return rc;
 	columns->edge_count = rung_source_info(columns->indices_src)->row_count;
-	columns->index_bytes = rung_index_bytes(columns->vertex_count);
+	columns->limit = rung__graph_entries_limit(columns->opts, columns->vertex_count);
+	columns->index_bytes = rung_index_bytes(RUNG__MAX(columns->limit, columns->vertex_count));
 	columns->raw = rung__malloc_array(CHUNK_IDS, sizeof(uint64_t));
 	columns->indptr = rung__malloc_array(columns->vertex_count + 1, sizeof(*columns->indptr));
 	columns->indices = rung__malloc_array(columns->edge_count, columns->index_bytes);
@@ -263,6 +265,12 @@ out:
 		rung__free(columns.indices);
 		return rc;
 	}
-	return rung__graph_adopt(columns.vertex_count, columns.edge_count, columns.indptr,
-	                         columns.indices, columns.index_bytes, graph_out);
+	return rung__graph_adopt(
+		&(struct rung_csc){ .vertex_count = columns.vertex_count,
+	                            .edge_count = columns.edge_count,
+	                            .indptr = columns.indptr,
+	                            .indices = columns.indices,
+	                            .index_bytes = columns.index_bytes,
+	                            .source_count = opts->source_count ? columns.limit : 0 },
+		graph_out);
 }

@@ -101,14 +101,15 @@ static int fill_columns(struct loader *loader)
 	return rc;
 }
 
-int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph **graph_out)
+int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph **graph_out,
+                           void **numbers_out)
 {
 	struct loader loader = { .indptr = NULL };
-	uint64_t vertex_count;
-	unsigned index_bytes;
+	struct rung_csc csc;
 	int rc;
 
 	rc = rung__edge_lists_open(&loader.lists, opts, CHUNK_EDGES);
+	loader.lists.numbered = numbers_out != NULL;
 	/* for the progress: the two or three passes described at the top of this file */
 	loader.lists.pass_total = loader.lists.edge_count * (opts->vertex_count ? 2 : 3);
 	if (rc == 0)
@@ -119,8 +120,13 @@ int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph
 		rc = fill_columns(&loader);
 	/* Copied, because the lists are closed before the graph is checked: their buffers are freed
 	 * first. */
-	vertex_count = loader.lists.vertex_count;
-	index_bytes = loader.lists.index_bytes;
+	csc = (struct rung_csc){ .vertex_count = loader.lists.vertex_count,
+		                 .edge_count =
+		                         rc == 0 ? loader.indptr[loader.lists.vertex_count] : 0,
+		                 .indptr = loader.indptr,
+		                 .indices = loader.indices,
+		                 .index_bytes = loader.lists.index_bytes,
+		                 .source_count = opts->source_count };
 	rung__edge_lists_close(&loader.lists);
 	rung__free(loader.next);
 	rung__buckets_fini(&loader.buckets);
@@ -129,6 +135,9 @@ int rung__graph_from_edges(const struct rung_graph_opts *opts, struct rung_graph
 		rung__free(loader.indices);
 		return rc;
 	}
-	return rung__graph_adopt(vertex_count, loader.indptr[vertex_count], loader.indptr,
-	                         loader.indices, index_bytes, graph_out);
+	if (!numbers_out)
+		return rung__graph_adopt(&csc, graph_out);
+	rung__free(loader.indptr);
+	*numbers_out = loader.indices;
+	return 0;
 }

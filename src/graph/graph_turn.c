@@ -59,7 +59,7 @@ static int place_edges(const struct rung_csc *csc, int threads, const uint64_t *
 	void *columns;
 	int rc;
 
-	rc = rung__buckets_init(&buckets, csc->vertex_count, csc->index_bytes, threads);
+	rc = rung__buckets_init(&buckets, rung__csc_sources(csc), csc->index_bytes, threads);
 	if (rc < 0)
 		return rc;
 	columns = rung__malloc_array(RUNG__CHUNK_PAIRS, csc->index_bytes);
@@ -85,8 +85,9 @@ fini_buckets:
 int rung__csc_turn(const struct rung_csc *csc, int threads, uint64_t **indptr_out,
                    void **indices_out)
 {
-	uint64_t *indptr = rung__zalloc_array(csc->vertex_count + 1, sizeof(*indptr));
-	uint64_t *next = rung__malloc_array(csc->vertex_count, sizeof(*next));
+	const uint64_t list_count = rung__csc_sources(csc);
+	uint64_t *indptr = rung__zalloc_array(list_count + 1, sizeof(*indptr));
+	uint64_t *next = rung__malloc_array(list_count, sizeof(*next));
 	void *indices = rung__malloc_array(csc->edge_count, csc->index_bytes);
 	int rc = 0;
 
@@ -98,8 +99,8 @@ int rung__csc_turn(const struct rung_csc *csc, int threads, uint64_t **indptr_ou
 		goto out;
 	}
 	rung__count_keys(csc->indices, csc->index_bytes, csc->edge_count, threads, indptr);
-	rung__offsets_of_counts(indptr, csc->vertex_count + 1);
-	memcpy(next, indptr, csc->vertex_count * sizeof(*next));
+	rung__offsets_of_counts(indptr, list_count + 1);
+	memcpy(next, indptr, list_count * sizeof(*next));
 	rc = place_edges(csc, threads, indptr, next, indices);
 out:
 	rung__free(next);
@@ -111,6 +112,21 @@ out:
 	*indptr_out = indptr;
 	*indices_out = indices;
 	return 0;
+}
+
+/* The graph of the arrays that rung__csc_turn() returned for `csc`. */
+static struct rung_csc turned_csc(const struct rung_csc *csc, const uint64_t *indptr,
+                                  const void *indices)
+{
+	struct rung_csc turned = *csc;
+
+	turned.indptr = indptr;
+	turned.indices = indices;
+	if (csc->source_count) {
+		turned.vertex_count = csc->source_count;
+		turned.source_count = csc->vertex_count;
+	}
+	return turned;
 }
 
 /* Remove repeats from sorted lists in place. The write position `at` never passes the read
@@ -139,7 +155,7 @@ static void drop_repeats(struct rung_graph *graph)
 int rung__graph_dedup(struct rung_graph *graph)
 {
 	const int threads = rung__threads(0);
-	struct rung_csc turned = graph->csc;
+	struct rung_csc turned;
 	uint64_t *indptr, *next;
 	void *indices, *smaller;
 	int rc;
@@ -147,23 +163,23 @@ int rung__graph_dedup(struct rung_graph *graph)
 	rc = rung__csc_turn(&graph->csc, threads, &indptr, &indices);
 	if (rc < 0)
 		return rc;
-	next = rung__malloc_array(turned.vertex_count, sizeof(*next));
+	next = rung__malloc_array(graph->csc.vertex_count, sizeof(*next));
 	if (!next) {
 		rc = rung__fail(RUNG_E_NOMEM,
 		                "sorting the lists of %" PRIu64 " vertices: no memory",
-		                turned.vertex_count);
+		                graph->csc.vertex_count);
 		goto out;
 	}
-	turned.indptr = indptr;
-	turned.indices = indices;
-	memcpy(next, graph->indptr, turned.vertex_count * sizeof(*next));
+	turned = turned_csc(&graph->csc, indptr, indices);
+	memcpy(next, graph->indptr, graph->csc.vertex_count * sizeof(*next));
 	/* The second transposition writes into the arrays of the graph itself. Its indptr is
 	 * already that of the result: sorting does not change the length of a list. */
 	rc = place_edges(&turned, threads, graph->indptr, next, graph->indices);
 	if (rc < 0)
 		goto out;
 	drop_repeats(graph);
-	smaller = rung__realloc_array(graph->indices, graph->csc.edge_count, turned.index_bytes);
+	smaller =
+		rung__realloc_array(graph->indices, graph->csc.edge_count, graph->csc.index_bytes);
 	if (smaller) { /* after a failure the longer array stays */
 		graph->indices = smaller;
 		graph->csc.indices = smaller;
@@ -268,6 +284,7 @@ int rung__graph_flip(struct rung_graph *graph, bool undirected)
 	/* join() still needs the old arrays, so replace() must not free them */
 	graph->indptr = NULL;
 	graph->indices = NULL;
+	graph->csc = turned_csc(&out, indptr, indices);
 	replace(graph, indptr, indices, out.edge_count);
 	if (undirected)
 		rc = join(graph, &out);

@@ -65,6 +65,20 @@ int rung__maps_check(const void *vertex_of_rank, const void *rank_of_vertex, uin
 		rank, v, v, rung__id_get(rank_of_vertex, index_bytes, v));
 }
 
+int rung__ids_check(const void *ids, uint64_t count, uint64_t limit, unsigned index_bytes,
+                    const char *name)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		if (rung__id_get(ids, index_bytes, i) >= limit)
+			return rung__fail(RUNG_E_FORMAT,
+			                  "relabel: %s[%" PRIu64 "] is %" PRIu64
+			                  ", not below %" PRIu64
+			                  "; create the maps with rung_rank_order()",
+			                  name, i, rung__id_get(ids, index_bytes, i), limit);
+	}
+	return 0;
+}
+
 /* Add the lengths of the lists of ranks [begin, end) to `sum`, and store each intermediate sum in
  * indptr_out[begin + 1 ..]. @param indptr_out  NULL: only the sum. @return the sum */
 static uint64_t sum_lengths(const struct rung_csc *csc, const void *vertex_of_rank, uint64_t begin,
@@ -154,8 +168,15 @@ int rung__graph_relabel(const struct rung_csc *csc, const void *vertex_of_rank,
 	const struct maps maps = { vertex_of_rank, rank_of_vertex, csc->vertex_count,
 		                   csc->index_bytes };
 	const int thread_count = rung__threads(threads);
-	int rc = rung__maps_check(vertex_of_rank, rank_of_vertex, csc->vertex_count,
-	                          csc->index_bytes, thread_count);
+	int rc = csc->source_count
+	                 ? rung__ids_check(vertex_of_rank, csc->vertex_count, csc->vertex_count,
+	                                   csc->index_bytes, "vertex_of_rank")
+	                 : rung__maps_check(vertex_of_rank, rank_of_vertex, csc->vertex_count,
+	                                    csc->index_bytes, thread_count);
+
+	if (rc == 0 && csc->source_count)
+		rc = rung__ids_check(rank_of_vertex, csc->source_count, csc->source_count,
+		                     csc->index_bytes, "rank_of_vertex");
 
 	if (rc < 0)
 		return rc;

@@ -28,7 +28,8 @@ struct rung__relabel_opts {
  * The two maps (2 * index_bytes per vertex) and buffers are in memory. The graph is read twice, and
  * every edge goes through a temporary file once.
  *
- * @param edges           no pass may be running on it
+ * @param edges           no pass may be running on it. With a source_count the maps are those of
+ *                        rung__graph_relabel(), and one more is in memory
  * @param vertex_of_rank  [vertex_count] of index_bytes
  * @param rank_of_vertex  [vertex_count] of index_bytes, its inverse
  * @param opts            NULL: defaults
@@ -47,7 +48,8 @@ int rung__edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
  * Relabel a graph (the data-tiering paper's Algorithm 2, with two separate maps): the list of rank
  * r is the list of vertex_of_rank[r], every entry mapped by rank_of_vertex, in the old order.
  *
- * @param csc             the graph, checked
+ * @param csc             the graph, checked. If it has a source_count, vertex_of_rank is the map of
+ *                        the targets and rank_of_vertex [source_count] that of the sources
  * @param vertex_of_rank  [vertex_count] of csc->index_bytes
  * @param rank_of_vertex  [vertex_count] of csc->index_bytes, its inverse
  * @param threads         0: OpenMP's default; the result does not depend on it
@@ -59,6 +61,10 @@ int rung__edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
 int rung__graph_relabel(const struct rung_csc *csc, const void *vertex_of_rank,
                         const void *rank_of_vertex, uint32_t threads, uint64_t *indptr_out,
                         void *indices_out);
+
+/** Check that all ids are below a limit. @return 0, RUNG_E_FORMAT (the message has the entry) */
+int rung__ids_check(const void *ids, uint64_t count, uint64_t limit, unsigned index_bytes,
+                    const char *name);
 
 /** Check that two maps are each other's inverse. @return 0, RUNG_E_FORMAT (the message has the
  * entry) */

@@ -44,6 +44,20 @@ static void place_blocks(struct rung__propagation *prop)
 	}
 }
 
+static int fail_edges(const struct rung__propagation *prop)
+{
+	return rung__fail(RUNG_E_NOMEM,
+	                  "edge passes: no memory for %" PRIu64
+	                  " edges, 8 bytes each; give a memory budget, which keeps them in files",
+	                  prop->csc.edge_count);
+}
+
+static int alloc_values(struct rung__propagation *prop)
+{
+	prop->values = rung__map_pages(prop->values_max * sizeof(*prop->values));
+	return prop->values ? 0 : fail_edges(prop);
+}
+
 int rung__propagation_of_csc(const struct rung_csc *csc, const struct rung__propagation_opts *opts,
                              struct rung__propagation **prop_out)
 {
@@ -64,20 +78,27 @@ int rung__propagation_of_csc(const struct rung_csc *csc, const struct rung__prop
 	prop->values_max =
 		RUNG__MAX(prop->values_max, (uint64_t)prop->block_edges * (1 + opts->width_max) +
 	                                            2 * RUNG__LINE_FLOATS);
-	prop->values = rung__map_pages(prop->values_max * sizeof(*prop->values));
-	if (!prop->blocks || !prop->starts || !prop->tiles || !prop->values) {
+	rc = prop->blocks && prop->starts && prop->tiles ? 0 : fail_edges(prop);
+	if (rc == 0)
+		rc = alloc_values(prop);
+	if (rc < 0) {
 		rung__propagation_close(prop);
-		return rung__fail(RUNG_E_NOMEM,
-		                  "edge passes: no memory for %" PRIu64
-		                  " edges, 8 bytes each; give a memory budget, which keeps "
-		                  "them in files",
-		                  csc->edge_count);
+		return rc;
 	}
 	/* the first cut only counted the blocks, so that the array gets its exact size */
 	cut_blocks(prop, prop->blocks);
 	place_blocks(prop);
 	*prop_out = prop;
 	return 0;
+}
+
+int rung__propagation_resume(struct rung__propagation *prop)
+{
+	const int rc = rung__propagation_alloc_buffers(prop);
+
+	if (rc < 0)
+		return rc;
+	return prop->edges ? rung__propagation_claim_blocks(prop) : alloc_values(prop);
 }
 
 /* Run a pass in panels. Each panel has as many blocks as values_max allows under this rule. A graph
@@ -120,18 +141,21 @@ int rung__propagation_pass(struct rung__propagation *prop,
 		return rc;
 	/* added in the order of the bins, whichever thread ran them, so the total has the same bits
 	 * for any number of threads */
-	for (uint32_t bin = 0; bin < prop->bin_count; bin++)
+	for (uint32_t bin = 0; rule->receive && bin < prop->bin_count; bin++)
 		sum += prop->bin_results[bin];
 	if (sum_out)
 		*sum_out = sum;
 	return 0;
 }
 
-int rung__propagation_find_records(struct rung__propagation *prop, const uint32_t *signatures)
+int rung__propagation_find_records(struct rung__propagation *prop,
+                                   struct rung__propagation *opposite, const uint32_t *signatures_u,
+                                   const uint32_t *signatures_v)
 {
-	prop->signatures = signatures;
-	return prop->edges ? rung__propagation_mark_mutual_files(prop)
-	                   : rung__propagation_mark_records(prop);
+	prop->signatures_u = signatures_u;
+	prop->signatures_v = signatures_v;
+	return prop->edges ? rung__propagation_mark_mutual_files(prop, opposite)
+	                   : rung__propagation_mark_records(prop, opposite);
 }
 
 uint64_t rung__propagation_passes(const struct rung__propagation *prop)

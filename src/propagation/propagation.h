@@ -29,6 +29,9 @@
  * cached when the record is processed. Records of a block come after its other edges, so the size
  * of a block affects the last bits of `expected`.
  *
+ * A relation of a typed graph connects two types: its lists are those of the vertices v of one
+ * type, and have vertices u of another. Relations with the same type of u can add to the same sums.
+ *
  * All randomly accessed memory is in huge pages: with small ones address translation took half the
  * time of some steps. Pulling along out-lists, the usual loop, moves 4 bytes per edge instead of
  * 12, but waits for a cache line per edge.
@@ -74,8 +77,10 @@ struct rung__propagation_rule {
 	 * there is one call at a time. NULL: only the sum */
 	void (*add)(void *ctx, const struct rung__propagation_tile *tile, double *sums);
 	/** all sums of vertices first .. first + count are complete.
-	 * @return a term of the pass's total; terms are added in the order of the vertices */
+	 * @return a term of the pass's total; terms are added in the order of the vertices
+	 * NULL: other relations add to the sums */
 	double (*receive)(void *ctx, uint64_t first, uint64_t count, const double *sums);
+	bool keeps_sums; /**< the sums begin with the values that they have, not with 0 */
 };
 
 struct rung__propagation;
@@ -84,6 +89,10 @@ struct rung__propagation_opts {
 	int threads;
 	bool drop_loops;    /* edges from a vertex to itself are skipped */
 	uint32_t width_max; /* largest width of all rules that will be used */
+	/* a relation between two types: number of vertices u, which the lists hold; 0: one type */
+	uint64_t source_count;
+	/* [number of u] for relations that add to the same sums, borrowed; NULL: allocated */
+	double *sums;
 	/* graph in files: memory budget, which includes other_bytes; 0: about 100 MiB */
 	uint64_t memory_bytes;
 	uint64_t other_bytes; /* the part of memory_bytes that the caller uses itself */
@@ -118,11 +127,23 @@ int rung__propagation_pass(struct rung__propagation *prop,
 /**
  * Find the edges that send records. Before this call no edge sends one; afterwards a rule may have
  * a width above 0. Reads all edges once or twice more.
- * @param signatures  [vertex_count] minhash.h, valid as long as `prop`; NULL: only mutual edges
- *                    send records
+ * @param opposite      the relation in which u draws v, in memory or in files like `prop`: `prop`
+ *                      itself with one relation, or one between the same types exchanged; NULL: no
+ *                      edge is mutual
+ * @param signatures_u, signatures_v
+ *                      [number of u, of v] minhash.h, valid as long as `prop`; NULL: only mutual
+ *                      edges send records
  * @return 0, RUNG_E_NOMEM, RUNG_E_CANCELED; for files also the errors of a pass over them
  */
-int rung__propagation_find_records(struct rung__propagation *prop, const uint32_t *signatures);
+int rung__propagation_find_records(struct rung__propagation *prop,
+                                   struct rung__propagation *opposite, const uint32_t *signatures_u,
+                                   const uint32_t *signatures_v);
+
+/** Release the memory that only a pass needs, so that passes over other relations can use it, and
+ * allocate it again.
+ * @return 0 or RUNG_E_NOMEM */
+void rung__propagation_rest(struct rung__propagation *prop);
+int rung__propagation_resume(struct rung__propagation *prop);
 
 /** Mark in an element of u. Bins have fewer vertices than this number, so the bit is free. */
 #define RUNG__PROPAGATION_MUTUAL 0x8000u

@@ -37,9 +37,8 @@ uint64_t rung__propagation_scratch_bytes(const struct rung__propagation *prop)
 	       rung__align_up(prop->block_edges * sizeof(uint32_t), RUNG__PAGE_BYTES);
 }
 
-/* Allocate the buffers of all threads in one mapping; each part begins at a page, so that threads
- * share no cache line. */
-static int alloc_buffers(struct rung__propagation *prop)
+/* One mapping; each part begins at a page, so that threads share no cache line. */
+int rung__propagation_alloc_buffers(struct rung__propagation *prop)
 {
 	const uint64_t threads = (uint64_t)prop->opts.threads,
 		       bytes = rung__propagation_scratch_bytes(prop);
@@ -86,18 +85,20 @@ int rung__propagation_create(const struct rung_csc *csc, struct rung_edges *edge
 	prop->mutual_file.fd = -1;
 	prop->csc = *csc;
 	prop->edges = edges;
+	prop->source_count = opts->source_count ? opts->source_count : csc->vertex_count;
 	prop->block_edges = block_edges;
-	prop->bin_bits = bin_bits_for(csc->vertex_count);
-	prop->bin_count = (uint32_t)((csc->vertex_count + (UINT64_C(1) << prop->bin_bits) - 1) >>
+	prop->bin_bits = bin_bits_for(prop->source_count);
+	prop->bin_count = (uint32_t)((prop->source_count + (UINT64_C(1) << prop->bin_bits) - 1) >>
 	                             prop->bin_bits);
-	prop->sums = rung__map_pages(csc->vertex_count * sizeof(*prop->sums));
+	prop->sums =
+		opts->sums ? opts->sums : rung__map_pages(prop->source_count * sizeof(*prop->sums));
 	prop->bin_results = rung__malloc_array(prop->bin_count, sizeof(*prop->bin_results));
 	if (!prop->sums || !prop->bin_results)
 		rc = rung__fail(RUNG_E_NOMEM,
 		                "edge passes: no memory for the sums of %" PRIu64 " vertices",
-		                csc->vertex_count);
+		                prop->source_count);
 	else
-		rc = alloc_buffers(prop);
+		rc = rung__propagation_alloc_buffers(prop);
 	if (rc < 0) {
 		rung__propagation_close(prop);
 		return rc;
@@ -106,22 +107,45 @@ int rung__propagation_create(const struct rung_csc *csc, struct rung_edges *edge
 	return 0;
 }
 
-void rung__propagation_close(struct rung__propagation *prop)
+/* Release the blocks and their arrays: those of a graph in files are the memory of a panel, and
+ * those of a graph in memory belong to all passes. */
+static void free_blocks(struct rung__propagation *prop)
 {
-	if (!prop)
-		return;
-	rung__unmap_pages(prop->sums, prop->csc.vertex_count * sizeof(*prop->sums));
 	rung__unmap_pages(prop->tiles, prop->tile_bytes);
-	rung__unmap_pages(prop->values, prop->values_max * sizeof(*prop->values));
-	rung__free(prop->bin_results);
 	rung__free(prop->blocks);
 	rung__free(prop->starts);
 	rung__free(prop->record_starts);
 	rung__free(prop->indptr_copies);
 	rung__free(prop->mutual_scratch);
-	rung__direct_close(&prop->mutual_file);
+	prop->tiles = NULL;
+	prop->blocks = NULL;
+	prop->starts = prop->record_starts = NULL;
+	prop->indptr_copies = NULL;
+	prop->mutual_scratch = NULL;
+}
+
+void rung__propagation_rest(struct rung__propagation *prop)
+{
+	if (prop->edges)
+		free_blocks(prop);
+	rung__unmap_pages(prop->values, prop->values_max * sizeof(*prop->values));
 	rung__free(prop->scratch_list);
 	rung__unmap_pages(prop->scratch_memory,
 	                  (uint64_t)prop->opts.threads * rung__propagation_scratch_bytes(prop));
+	prop->values = NULL;
+	prop->scratch_list = NULL;
+	prop->scratch_memory = NULL;
+}
+
+void rung__propagation_close(struct rung__propagation *prop)
+{
+	if (!prop)
+		return;
+	if (!prop->opts.sums)
+		rung__unmap_pages(prop->sums, prop->source_count * sizeof(*prop->sums));
+	rung__propagation_rest(prop);
+	free_blocks(prop);
+	rung__free(prop->bin_results);
+	rung__direct_close(&prop->mutual_file);
 	rung__free(prop);
 }

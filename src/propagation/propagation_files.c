@@ -239,9 +239,9 @@ static int plan_blocks(struct rung__propagation *prop)
 	const struct rung__propagation_opts *opts = &prop->opts;
 	const uint64_t each = block_bytes(prop), records = (uint64_t)prop->block_edges *
 	                                                   opts->width_max * sizeof(*prop->values);
-	const uint64_t fixed = opts->other_bytes + prop->csc.vertex_count * sizeof(*prop->sums) +
-	                       (uint64_t)opts->threads * rung__propagation_scratch_bytes(prop) +
-	                       records;
+	const uint64_t fixed =
+		opts->other_bytes + (opts->sums ? 0 : prop->source_count * sizeof(*prop->sums)) +
+		(uint64_t)opts->threads * rung__propagation_scratch_bytes(prop) + records;
 	const uint64_t blocks_max = prop->csc.edge_count / prop->block_edges +
 	                            prop->csc.vertex_count / RUNG__PROPAGATION_VERTICES_MAX + 1;
 	uint64_t count = BLOCKS_WANTED;
@@ -266,8 +266,7 @@ static int plan_blocks(struct rung__propagation *prop)
 	return 0;
 }
 
-/* Allocate the blocks and their arrays. On failure rung__propagation_close() frees them. */
-static int claim_blocks(struct rung__propagation *prop)
+int rung__propagation_claim_blocks(struct rung__propagation *prop)
 {
 	const uint64_t count = prop->block_count, starts = prop->bin_count + UINT64_C(1);
 
@@ -314,7 +313,7 @@ int rung__propagation_of_edges(struct rung_edges *edges, const struct rung__prop
 		return rc;
 	rc = plan_blocks(prop);
 	if (rc == 0)
-		rc = claim_blocks(prop);
+		rc = rung__propagation_claim_blocks(prop);
 	if (rc < 0) {
 		rung__propagation_close(prop);
 		return rc;

@@ -19,6 +19,12 @@ uint64_t rung__propagation_scratch_bytes(const struct rung__propagation *prop);
 void rung__propagation_send_panel(struct rung__propagation *prop);
 int rung__propagation_receive_panel(struct rung__propagation *prop);
 
+/** Allocate the buffers of all threads. propagation_create.c */
+int rung__propagation_alloc_buffers(struct rung__propagation *prop);
+
+/** Allocate the blocks and their arrays. On failure rung__propagation_close() frees them. */
+int rung__propagation_claim_blocks(struct rung__propagation *prop);
+
 /** Run all panels of a pass, each when its blocks have been read from the files. */
 int rung__propagation_run_files(struct rung__propagation *prop,
                                 const struct rung__propagation_rule *rule);

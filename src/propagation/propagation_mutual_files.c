@@ -150,7 +150,9 @@ static void mark_lists(struct marking *mk, const struct rung__edge_chunk *chunk,
 
 #pragma omp for schedule(dynamic, 256)
 		for (uint64_t k = 0; k < count; k++) {
-			const uint64_t v = chunk->vertex_first + i_first + k;
+			const uint64_t free_id = rung__propagation_free_id(
+				mk->prop, chunk->vertex_first + i_first + k,
+				mk->prop->source_count);
 			uint64_t begin, end;
 
 			rung__edge_chunk_list(chunk, i_first + k, &begin, &end);
@@ -166,9 +168,9 @@ static void mark_lists(struct marking *mk, const struct rung__edge_chunk *chunk,
 				__atomic_store_n(&mk->no_memory, true, __ATOMIC_RELAXED);
 				continue;
 			}
-			rung__lookup_fill(&set, v, chunk->indices, begin, end,
+			rung__lookup_fill(&set, free_id, chunk->indices, begin, end,
 			                  mk->indptr[k + 1] - mk->indptr[k]);
-			rung__lookup_mark(&set, v, in_ids, mk->indptr[k] - mk->indptr[0],
+			rung__lookup_mark(&set, free_id, in_ids, mk->indptr[k] - mk->indptr[0],
 			                  mk->indptr[k + 1] - mk->indptr[k], mk->words,
 			                  mk->indptr[k] - mk->words_first);
 		}
@@ -220,13 +222,13 @@ static int mark_out(struct marking *mk, const struct rung__edge_chunk *chunk, ui
 	uint64_t at, end;
 
 	if (!mk->is_out)
-		mk->is_out = rung__zalloc_array(mk->prop->csc.vertex_count / 64 + 1,
-		                                sizeof(*mk->is_out));
+		mk->is_out =
+			rung__zalloc_array(mk->prop->source_count / 64 + 1, sizeof(*mk->is_out));
 	if (!mk->is_out)
 		return rung__fail(RUNG_E_NOMEM,
 		                  "mutual edges: no memory for a bit for each of %" PRIu64
 		                  " vertices",
-		                  mk->prop->csc.vertex_count);
+		                  mk->prop->source_count);
 	for (rung__edge_chunk_list(chunk, i, &at, &end); at < end; at++) {
 		const uint64_t id = rung__id_get(chunk->indices, chunk->index_bytes, at);
 
@@ -240,6 +242,7 @@ static int mark_out(struct marking *mk, const struct rung__edge_chunk *chunk, ui
 static int mark_in(struct marking *mk, uint64_t v)
 {
 	const unsigned index_bytes = mk->prop->csc.index_bytes;
+	const uint64_t free_id = rung__propagation_free_id(mk->prop, v, mk->prop->source_count);
 	uint64_t edge, end;
 	int rc = read_offsets(mk, v, 1);
 
@@ -255,14 +258,15 @@ static int mark_in(struct marking *mk, uint64_t v)
 		              &ids);
 		for (uint64_t i = 0; rc == 0 && i < count; i++) {
 			const uint64_t id = rung__id_get(ids, index_bytes, i);
-			const uint64_t is_out = id != v && (mk->is_out[id / 64] >> (id % 64) & 1);
+			const uint64_t is_out =
+				id != free_id && (mk->is_out[id / 64] >> (id % 64) & 1);
 
 			mk->words[(bit + i) / 64] |= is_out << ((bit + i) % 64);
 		}
 		edge += count;
 		rc = rc < 0 ? rc : finish_words(mk, edge);
 	}
-	memset(mk->is_out, 0, (mk->prop->csc.vertex_count / 64 + 1) * sizeof(*mk->is_out));
+	memset(mk->is_out, 0, (mk->prop->source_count / 64 + 1) * sizeof(*mk->is_out));
 	return rc;
 }
 
@@ -316,7 +320,7 @@ static int alloc_buffers(struct marking *mk, unsigned char **memory_out, uint64_
 		                  *bytes_out);
 	mk->id_reader = (struct rung__id_reader){
 		.id_bytes = index_bytes,
-		.limit = mk->prop->csc.vertex_count,
+		.limit = mk->prop->source_count,
 		.read_bytes = RUNG__READ_BYTES,
 		.bounce = at,
 	};
@@ -361,15 +365,16 @@ static uint64_t memory_of_panel(const struct rung__propagation *prop)
 	                 TURN_BYTES_MIN);
 }
 
-/* Transpose the graph and find the mutual edges with it. The transposed files exist only during
- * this call. */
-static int mark_by_turning(struct rung__propagation *prop, uint64_t *marked_out)
+/* Transpose the graph, or the opposite relation, and find the mutual edges with it. The transposed
+ * files exist only during this call. */
+static int mark_by_turning(struct rung__propagation *prop, struct rung_edges *opposite,
+                           uint64_t *marked_out)
 {
 	struct marking mk = { .prop = prop, .edges = prop->edges };
 	unsigned char *memory = NULL;
 	uint64_t memory_bytes = 0;
 	struct rung_edges *turned;
-	int rc = rung__edges_turn(prop->edges, memory_of_panel(prop), &turned);
+	int rc = rung__edges_turn(opposite, memory_of_panel(prop), &turned);
 
 	if (rc < 0)
 		return rc;
@@ -387,25 +392,37 @@ static int mark_by_turning(struct rung__propagation *prop, uint64_t *marked_out)
 	return rc;
 }
 
-int rung__propagation_mark_mutual_files(struct rung__propagation *prop)
+/* Whether the opposite relation has the reverse of every edge, and no other. */
+static int compare_edges(struct rung__propagation *prop, struct rung__propagation *opposite,
+                         bool *equal_out)
 {
-	struct fingerprint print = { 0 };
-	uint64_t marked = 0;
+	struct fingerprint print = { 0 }, other = { 0 };
 	int rc = rung__edges_pass(prop->edges, add_hashes, &print);
 
-	if (rc < 0)
-		return rc;
+	if (rc == 0 && opposite != prop)
+		rc = rung__edges_pass(opposite->edges, add_hashes, &other);
 	prop->passes++;
-	prop->all_mutual = print.forth == print.back;
-	if (prop->all_mutual)
-		return 0;
-	/* the panel's memory is part of the budget, and transposing needs it */
-	rung__propagation_send_panel(prop);
-	rc = mark_by_turning(prop, &marked);
-	prop->passes += 2;
-	if (rc == 0)
-		rc = rung__propagation_receive_panel(prop);
+	*equal_out = print.forth == (opposite == prop ? print.back : other.back);
+	return rc;
+}
+
+int rung__propagation_mark_mutual_files(struct rung__propagation *prop,
+                                        struct rung__propagation *opposite)
+{
+	uint64_t marked = 0;
+	int rc = opposite ? compare_edges(prop, opposite, &prop->all_mutual) : 0;
+
+	if (rc < 0 || prop->all_mutual)
+		return rc;
+	if (opposite) {
+		/* the panel's memory is part of the budget, and transposing needs it */
+		rung__propagation_send_panel(prop);
+		rc = mark_by_turning(prop, opposite->edges, &marked);
+		prop->passes += 2;
+		if (rc == 0)
+			rc = rung__propagation_receive_panel(prop);
+	}
 	prop->has_mutual = marked > 0;
-	prop->two_sided = marked > 0 || prop->signatures;
+	prop->two_sided = marked > 0 || prop->signatures_u;
 	return rc;
 }

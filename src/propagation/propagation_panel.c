@@ -212,13 +212,13 @@ void rung__panel_run(struct rung__propagation *prop, const struct rung__propagat
 		for (uint32_t bin = 0; bin < prop->bin_count; bin++) {
 			const uint64_t begin = (uint64_t)bin << prop->bin_bits;
 			const uint64_t count = RUNG__MIN(UINT64_C(1) << prop->bin_bits,
-			                                 prop->csc.vertex_count - begin);
+			                                 prop->source_count - begin);
 
-			if (first)
+			if (first && !rule->keeps_sums)
 				memset(prop->sums + begin, 0, count * sizeof(*prop->sums));
 			if (block_count)
 				run_bin(prop, rule, blocks, block_count, bin);
-			if (last)
+			if (last && rule->receive)
 				prop->bin_results[bin] =
 					rule->receive(rule->ctx, begin, count, prop->sums + begin);
 		}

@@ -62,10 +62,18 @@ static inline uint64_t filter_bits(uint64_t hash)
 	       UINT64_C(1) << (hash >> 32 & 63);
 }
 
-/* Position in the graph of the first in-edge of a bin's vertices. */
-static uint64_t first_edge(const struct rung__propagation *prop, uint32_t bin)
+/* The passes whose tiles are marked, and the lists in which their u have v: of the same graph, or
+ * of the opposite relation. */
+struct reversed {
+	const struct rung__propagation *prop;
+	const struct rung_csc *lists; /* of [source_count] vertices u */
+};
+
+/* Position in the lists of the first entry of a bin's vertices. */
+static uint64_t first_edge(const struct reversed *mk, uint32_t bin)
 {
-	return prop->csc.indptr[RUNG__MIN((uint64_t)bin << prop->bin_bits, prop->csc.vertex_count)];
+	return mk->lists
+	        ->indptr[RUNG__MIN((uint64_t)bin << mk->prop->bin_bits, mk->prop->source_count)];
 }
 
 static inline __attribute__((always_inline)) void fill_list(const struct filter *filter,
@@ -81,12 +89,13 @@ static inline __attribute__((always_inline)) void fill_list(const struct filter 
 }
 
 /* Add the lists in(u) of the bin to the filter. */
-static void fill_filter(const struct rung__propagation *prop, uint32_t bin, struct filter *filter)
+static void fill_filter(const struct reversed *mk, uint32_t bin, struct filter *filter)
 {
-	const struct rung_csc *csc = &prop->csc;
-	const uint64_t first = (uint64_t)bin << prop->bin_bits,
-		       edge_count = first_edge(prop, bin + 1) - first_edge(prop, bin);
-	const uint64_t count = RUNG__MIN(UINT64_C(1) << prop->bin_bits, csc->vertex_count - first);
+	const struct rung_csc *csc = mk->lists;
+	const uint64_t first = (uint64_t)bin << mk->prop->bin_bits,
+		       edge_count = first_edge(mk, bin + 1) - first_edge(mk, bin);
+	const uint64_t count =
+		RUNG__MIN(UINT64_C(1) << mk->prop->bin_bits, mk->prop->source_count - first);
 	const uint64_t words = filter_words(edge_count);
 
 	filter->shift = 64 - (unsigned)__builtin_ctzll(words);
@@ -136,10 +145,11 @@ static uint64_t bin_edges(const struct rung__propagation *prop, uint32_t bin)
 }
 
 /* Group the candidates by their u: a stable counting sort. */
-static void gather_candidates(const struct rung__propagation *prop, const struct candidates *found)
+static void gather_candidates(const struct reversed *mk, const struct candidates *found)
 {
+	const struct rung__propagation *prop = mk->prop;
 	const uint64_t bin_vertices = UINT64_C(1) << prop->bin_bits;
-	const unsigned index_bytes = prop->csc.index_bytes;
+	const unsigned index_bytes = mk->lists->index_bytes;
 	uint64_t sum = 0;
 
 	memset(found->starts, 0, (bin_vertices + 1) * sizeof(*found->starts));
@@ -180,25 +190,28 @@ static uint64_t mark_tiles(const struct rung__propagation *prop, const struct ca
 }
 
 /* Mark the mutual edges in the tiles of one bin. @return their number */
-static uint64_t mark_bin(const struct rung__propagation *prop, uint32_t bin, struct filter *filter,
+static uint64_t mark_bin(const struct reversed *mk, uint32_t bin, struct filter *filter,
                          struct candidates *found, struct rung__lookup *set)
 {
-	const struct rung_csc *csc = &prop->csc;
+	const struct rung__propagation *prop = mk->prop;
+	const struct rung_csc *csc = mk->lists;
 	const uint64_t first = (uint64_t)bin << prop->bin_bits;
-	const uint64_t count = RUNG__MIN(UINT64_C(1) << prop->bin_bits, csc->vertex_count - first);
+	const uint64_t count = RUNG__MIN(UINT64_C(1) << prop->bin_bits, prop->source_count - first);
 
-	fill_filter(prop, bin, filter);
+	fill_filter(mk, bin, filter);
 	find_candidates(prop, bin, filter, found);
-	gather_candidates(prop, found);
+	gather_candidates(mk, found);
 	memset(found->mutual, 0, (found->count / 64 + 1) * sizeof(*found->mutual));
 	for (uint64_t i = 0; i < count; i++) {
 		const uint64_t begin = found->starts[i], end = found->starts[i + 1];
+		const uint64_t free_id =
+			rung__propagation_free_id(prop, first + i, prop->csc.vertex_count);
 
 		if (begin == end)
 			continue;
-		rung__lookup_fill(set, first + i, csc->indices, csc->indptr[first + i],
+		rung__lookup_fill(set, free_id, csc->indices, csc->indptr[first + i],
 		                  csc->indptr[first + i + 1], end - begin);
-		rung__lookup_mark(set, first + i, found->ids, begin, end - begin, found->mutual,
+		rung__lookup_mark(set, free_id, found->ids, begin, end - begin, found->mutual,
 		                  begin);
 	}
 	return mark_tiles(prop, found);
@@ -210,16 +223,17 @@ struct largest {
 };
 
 /* The largest sizes of all bins: every thread allocates its buffers once, for these. */
-static struct largest measure(const struct rung__propagation *prop)
+static struct largest measure(const struct reversed *mk)
 {
-	const struct rung_csc *csc = &prop->csc;
+	const struct rung__propagation *prop = mk->prop;
+	const struct rung_csc *csc = mk->lists;
 	struct largest largest = { 0 };
 	uint64_t list = 0;
 
 	for (uint32_t bin = 0; bin < prop->bin_count; bin++) {
 		largest.bin_out = RUNG__MAX(largest.bin_out, bin_edges(prop, bin));
-		largest.bin_in = RUNG__MAX(largest.bin_in,
-		                           first_edge(prop, bin + 1) - first_edge(prop, bin));
+		largest.bin_in =
+			RUNG__MAX(largest.bin_in, first_edge(mk, bin + 1) - first_edge(mk, bin));
 	}
 #pragma omp parallel for num_threads(prop->opts.threads) reduction(max : list) schedule(static)
 	for (uint64_t v = 0; v < csc->vertex_count; v++)
@@ -238,10 +252,10 @@ struct marker {
 
 /* Allocate the buffers of a thread. @return false: out of memory; marker_fini() frees those that
  * were allocated */
-static bool marker_init(struct marker *marker, const struct rung__propagation *prop,
+static bool marker_init(struct marker *marker, const struct reversed *mk,
                         const struct largest *largest)
 {
-	const unsigned index_bytes = prop->csc.index_bytes;
+	const unsigned index_bytes = mk->lists->index_bytes;
 	struct candidates *found = &marker->found;
 
 	*marker = (struct marker){
@@ -252,7 +266,7 @@ static bool marker_init(struct marker *marker, const struct rung__propagation *p
 		.slot_bytes = rung__lookup_slots(largest->list) * index_bytes,
 	};
 	found->starts =
-		rung__malloc_array((UINT64_C(1) << prop->bin_bits) + 1, sizeof(*found->starts));
+		rung__malloc_array((UINT64_C(1) << mk->prop->bin_bits) + 1, sizeof(*found->starts));
 	found->mutual = rung__malloc_array(largest->bin_out / 64 + 1, sizeof(*found->mutual));
 	/* pages are allocated only when they are first written */
 	found->list = rung__map_pages(marker->list_bytes);
@@ -275,21 +289,22 @@ static void marker_fini(const struct marker *marker)
 
 /* Mark the mutual edges of all bins. Each thread allocates its own buffers; a thread without memory
  * still takes part in the loop, but leaves its bins out, and the call fails. */
-static int mark_bins(const struct rung__propagation *prop, uint64_t *marked_out)
+static int mark_bins(const struct reversed *mk, uint64_t *marked_out)
 {
-	const struct largest largest = measure(prop);
+	const struct rung__propagation *prop = mk->prop;
+	const struct largest largest = measure(mk);
 	uint64_t marked = 0;
 	bool complete = true;
 
 #pragma omp parallel num_threads(prop->opts.threads) reduction(+ : marked)
 	{
 		struct marker marker;
-		const bool usable = marker_init(&marker, prop, &largest);
+		const bool usable = marker_init(&marker, mk, &largest);
 
 #pragma omp for schedule(dynamic, 1)
 		for (uint32_t bin = 0; bin < prop->bin_count; bin++) {
 			if (usable)
-				marked += mark_bin(prop, bin, &marker.filter, &marker.found,
+				marked += mark_bin(mk, bin, &marker.filter, &marker.found,
 				                   &marker.set);
 		}
 		marker_fini(&marker);
@@ -345,14 +360,14 @@ static void send_signatures(void *ctx, uint64_t first, uint64_t count, const uin
 	const struct rung__propagation *prop = ctx;
 
 	(void)indptr;
-	memcpy(messages, prop->signatures + first, count * sizeof(*messages));
+	memcpy(messages, prop->signatures_v + first, count * sizeof(*messages));
 }
 
 /* add() of that pass: marks tiles instead of adding. Tiles of a bin are processed by one thread. */
 static void mark_agreeing(void *ctx, const struct rung__propagation_tile *tile, double *sums)
 {
 	const struct rung__propagation *prop = ctx;
-	const uint32_t *of_u = prop->signatures + tile->u_first;
+	const uint32_t *of_u = prop->signatures_u + tile->u_first;
 
 	(void)sums;
 	for (uint64_t i = 0; i < tile->count; i++) {
@@ -365,31 +380,23 @@ static void mark_agreeing(void *ctx, const struct rung__propagation_tile *tile, 
 	}
 }
 
-static double receive_nothing(void *ctx, uint64_t first, uint64_t count, const double *sums)
+int rung__propagation_mark_records(struct rung__propagation *prop,
+                                   const struct rung__propagation *opposite)
 {
-	(void)ctx;
-	(void)first;
-	(void)count;
-	(void)sums;
-	return 0;
-}
-
-int rung__propagation_mark_records(struct rung__propagation *prop)
-{
-	const struct rung__propagation_rule rule = { .ctx = prop,
-		                                     .send = send_signatures,
-		                                     .add = mark_agreeing,
-		                                     .receive = receive_nothing };
-	uint64_t marked;
-	int rc = mark_bins(prop, &marked);
+	const struct rung__propagation_rule rule = {
+		.ctx = prop, .send = send_signatures, .add = mark_agreeing, .keeps_sums = true
+	};
+	const struct reversed mk = { prop, opposite ? &opposite->csc : NULL };
+	uint64_t marked = 0;
+	int rc = opposite ? mark_bins(&mk, &marked) : 0;
 
 	if (rc < 0)
 		return rc;
-	prop->passes++;
-	prop->all_mutual = marked == tiled_count(prop);
-	if (prop->all_mutual || (marked == 0 && !prop->signatures))
+	prop->passes += opposite != NULL;
+	prop->all_mutual = opposite && marked == tiled_count(prop);
+	if (prop->all_mutual || (marked == 0 && !prop->signatures_u))
 		return 0;
-	if (prop->signatures) {
+	if (prop->signatures_u) {
 		rung__panel_run(prop, &rule, prop->blocks, prop->block_count, true, true);
 		prop->passes++;
 	}

@@ -128,8 +128,8 @@ static void write_tiles(const struct rung__block *block, const uint32_t *pairs, 
 static void mark_records(const struct rung__propagation *prop, const struct rung__block *block,
                          uint32_t bin, uint32_t *pairs, uint32_t begin, uint32_t end)
 {
-	const uint32_t *of_u = prop->signatures + ((uint64_t)bin << prop->bin_bits),
-		       *of_v = prop->signatures + block->vertex_first;
+	const uint32_t *of_u = prop->signatures_u + ((uint64_t)bin << prop->bin_bits),
+		       *of_v = prop->signatures_v + block->vertex_first;
 
 	for (uint32_t i = begin; i < end; i++) {
 		const uint32_t u = pairs[i] & RUNG__PROPAGATION_VERTEX, v = pairs[i] >> 16;
@@ -239,7 +239,8 @@ void rung__block_tile(const struct rung__propagation *prop, struct rung__block *
 	place_edges(&s, index_bytes);
 	/* The ids can share their memory with the tiles, so tiles are written only after the last
 	 * use of the ids. */
-	for (uint32_t bin = 0; prop->two_sided && prop->signatures && bin < prop->bin_count; bin++)
+	for (uint32_t bin = 0; prop->two_sided && prop->signatures_u && bin < prop->bin_count;
+	     bin++)
 		mark_records(prop, block, bin, s.pairs, starts[bin], starts[bin + 1]);
 	if (prop->two_sided)
 		write_sides(prop, block, scratch);

@@ -53,10 +53,12 @@ struct rung__propagation {
 	struct rung__propagation_opts opts;
 	/* the graph; if it is in files, only the counts and index_bytes are set */
 	struct rung_csc csc;
-	struct rung_edges *edges;   /* NULL: in memory */
-	const uint32_t *signatures; /* [vertex_count]; NULL: not used, or not known yet */
-	bool all_mutual;            /* every edge is mutual, and sends a record */
-	bool two_sided;             /* some edges send records: blocks have two sides */
+	struct rung_edges *edges; /* NULL: in memory */
+	uint64_t source_count;    /* number of u; equals csc.vertex_count with one type */
+	/* [source_count], [vertex_count]; NULL: not used, or not known yet */
+	const uint32_t *signatures_u, *signatures_v;
+	bool all_mutual; /* every edge is mutual, and sends a record */
+	bool two_sided;  /* some edges send records: blocks have two sides */
 	/* for files: [edge_count / 64 + 1] words, one bit per edge */
 	struct rung__direct mutual_file;
 	bool has_mutual; /* for files: some edges are mutual, and the bits of blocks are read */
@@ -66,7 +68,7 @@ struct rung__propagation {
 	uint32_t block_edges;
 	unsigned bin_bits;
 	uint32_t bin_count;
-	double *sums;               /* [vertex_count] */
+	double *sums;               /* [source_count]; owned unless opts.sums is set */
 	double *bin_results;        /* [bin_count] results of receive() */
 	struct rung__block *blocks; /* [block_count]; for files only the blocks of a panel */
 	uint64_t block_count;
@@ -133,10 +135,20 @@ void rung__panel_run(struct rung__propagation *prop, const struct rung__propagat
 
 /* propagation_records.c */
 
+/** An id that is never mutual in the list of vertex v: v itself, or with two types one that no
+ * vertex of the list's type has. */
+static inline uint64_t rung__propagation_free_id(const struct rung__propagation *prop, uint64_t v,
+                                                 uint64_t entry_count)
+{
+	return prop->opts.source_count ? entry_count : v;
+}
+
 /** Find records in a graph in memory whose tiles have one side. */
-int rung__propagation_mark_records(struct rung__propagation *prop);
+int rung__propagation_mark_records(struct rung__propagation *prop,
+                                   const struct rung__propagation *opposite);
 
 /** Find records in a graph in files. */
-int rung__propagation_mark_mutual_files(struct rung__propagation *prop);
+int rung__propagation_mark_mutual_files(struct rung__propagation *prop,
+                                        struct rung__propagation *opposite);
 
 #endif

@@ -61,16 +61,17 @@ int rung_score_method_parse(const char *name, enum rung_score_method *method_out
 	return rung__fail(RUNG_E_INVAL, "score: unknown method '%s'; use " NAMES, name);
 }
 
-static int check_fanouts(const struct rung_score_opts *opts, const char *name)
+static int check_fanouts(const struct rung_score_opts *opts, bool typed, const char *name)
 {
-	if (!opts->fanouts || opts->hop_count == 0)
+	/* the relations of a typed graph have the fanouts, which may be 0 */
+	if ((!opts->fanouts && !typed) || opts->hop_count == 0)
 		return rung__fail(RUNG_E_INVAL,
 		                  "score %s: no fanouts; give the training fanouts, such as 25,10",
 		                  name);
 	if (opts->hop_count > RUNG_HOPS_MAX)
 		return rung__fail(RUNG_E_INVAL, "score %s: %" PRIu32 " hops; use at most %d", name,
 		                  opts->hop_count, RUNG_HOPS_MAX);
-	for (uint32_t hop = 0; hop < opts->hop_count; hop++) {
+	for (uint32_t hop = 0; !typed && hop < opts->hop_count; hop++) {
 		if (opts->fanouts[hop] == 0)
 			return rung__fail(RUNG_E_INVAL,
 			                  "score %s: the fanout of hop %" PRIu32
@@ -103,8 +104,8 @@ static int check_damping(struct rung_score_opts *opts)
 
 /* Copy the caller's options, fill in the defaults and check them.
  * @param index_out  the method's position in methods[] */
-static int copy_opts(const struct rung_score_opts *caller_opts, struct rung_score_opts *opts,
-                     size_t *index_out)
+static int copy_opts(const struct rung_score_opts *caller_opts, bool typed,
+                     struct rung_score_opts *opts, size_t *index_out)
 {
 	int rc = rung__opts_copy_in(opts, sizeof(*opts), caller_opts, "rung_score_opts");
 
@@ -131,7 +132,7 @@ static int copy_opts(const struct rung_score_opts *caller_opts, struct rung_scor
 		                  opts->train_count);
 	rc = check_damping(opts);
 	if (rc == 0 && methods[*index_out].needs & NEEDS_SAMPLING)
-		rc = check_fanouts(opts, methods[*index_out].name);
+		rc = check_fanouts(opts, typed, methods[*index_out].name);
 	return rc;
 }
 
@@ -181,18 +182,19 @@ static int mark_train(struct rung__scoring *scoring)
 	return 0;
 }
 
-static int compute(struct rung__scoring *scoring, const struct rung_score_opts *caller_opts,
-                   struct rung_score_report *report_out)
+int rung__scoring_compute(struct rung__scoring *scoring, const struct rung_score_opts *caller_opts,
+                          struct rung_score_report *report_out)
 {
 	struct rung_score_opts opts = RUNG_SCORE_OPTS_INIT;
 	struct rung_score_report report = { 0 };
 	const uint64_t begin_ns = rung__now_ns();
 	size_t place;
-	int rc = copy_opts(caller_opts, &opts, &place);
+	int rc = copy_opts(caller_opts, scoring->graph != &scoring->one, &opts, &place);
 
 	if (rc < 0)
 		return rc;
 	scoring->opts = &opts;
+	scoring->relation.fanouts = opts.fanouts;
 	scoring->report = &report;
 	scoring->threads = rung__threads(opts.threads);
 	rc = mark_train(scoring);
@@ -207,25 +209,40 @@ static int compute(struct rung__scoring *scoring, const struct rung_score_opts *
 	return 0;
 }
 
+/* A graph of one type. */
+static int compute_untyped(const struct rung_csc *csc, struct rung_edges *edges,
+                           uint64_t vertex_count, const struct rung_score_opts *opts,
+                           float *score_out, struct rung_score_report *report_out)
+{
+	const struct rung__typed_scores scores = { .types = &score_out };
+	struct rung__scoring scoring = {
+		.graph = &scoring.one,
+		.relation = { .csc = csc, .edges = edges },
+		.one = { .type_counts = &vertex_count,
+		         .type_count = 1,
+		         .relations = &scoring.relation,
+		         .relation_count = 1 },
+		.scores = &scores,
+		.vertex_count = vertex_count,
+		.score = score_out,
+	};
+
+	return rung__scoring_compute(&scoring, opts, report_out);
+}
+
 int rung_score_compute(const struct rung_csc *csc, const struct rung_score_opts *opts,
                        float *score_out, struct rung_score_report *report_out)
 {
-	struct rung__scoring scoring = { .csc = csc,
-		                         .vertex_count = csc->vertex_count,
-		                         .score = score_out };
-
-	return compute(&scoring, opts, report_out);
+	return compute_untyped(csc, NULL, csc->vertex_count, opts, score_out, report_out);
 }
 
 int rung_score_edges(struct rung_edges *edges, const struct rung_score_opts *opts, float *score_out,
                      struct rung_score_report *report_out)
 {
-	struct rung__scoring scoring = { .edges = edges, .score = score_out };
 	struct rung_edges_info info = { .size = sizeof(info) };
 	const int rc = rung_edges_info(edges, &info);
 
 	if (rc < 0)
 		return rc;
-	scoring.vertex_count = info.vertex_count;
-	return compute(&scoring, opts, report_out);
+	return compute_untyped(NULL, edges, info.vertex_count, opts, score_out, report_out);
 }

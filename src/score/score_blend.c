@@ -54,18 +54,19 @@ static int plan_sampling(const struct rung__scoring *scoring, struct sampling *s
 	const uint64_t state = scoring->vertex_count * BYTES_A_VERTEX,
 		       budget = scoring->opts->memory_bytes;
 
-	sampling->in_memory =
-		(struct rung__presample_graph){ scoring->csc, sampler_opts(scoring->opts) };
+	sampling->in_memory = (struct rung__presample_graph){ scoring->graph->relations->csc,
+		                                              sampler_opts(scoring->opts) };
 	sampling->in_files = (struct rung__file_presample){
-		.edges = scoring->edges,
+		.edges = scoring->graph->relations->edges,
 		.vertex_count = scoring->vertex_count,
 		.sampler_opts = sampler_opts(scoring->opts),
 		.memory_bytes = SAMPLING_BYTES,
 		.edge_passes = &scoring->report->edge_passes,
 	};
-	sampling->fn = scoring->csc ? rung__presample : rung__presample_files;
-	sampling->graph = scoring->csc ? (const void *)&sampling->in_memory : &sampling->in_files;
-	if (scoring->csc || !budget)
+	sampling->fn = scoring->graph->relations->csc ? rung__presample : rung__presample_files;
+	sampling->graph = scoring->graph->relations->csc ? (const void *)&sampling->in_memory
+	                                                 : &sampling->in_files;
+	if (scoring->graph->relations->csc || !budget)
 		return 0;
 	if (budget < state + SAMPLING_BYTES_MIN)
 		return rung__fail_min_bytes(

@@ -42,7 +42,7 @@ int rung__score_degree(const struct rung__scoring *scoring)
 		                                     .receive = accept_count };
 	struct rung__propagation_opts opts = { .pass_total = 1 };
 	struct rung__propagation *prop;
-	int rc = rung__scoring_propagation(scoring, &opts, &prop);
+	int rc = rung__scoring_propagation(scoring, scoring->graph->relations, &opts, &prop);
 
 	if (rc < 0)
 		return rc;
@@ -145,7 +145,7 @@ int rung__score_pagerank(const struct rung__scoring *scoring)
 		pr.base = 0;
 		pr.base_train = rest / (double)scoring->train_count;
 	}
-	rc = rung__scoring_propagation(scoring, &opts, &prop);
+	rc = rung__scoring_propagation(scoring, scoring->graph->relations, &opts, &prop);
 	if (rc < 0)
 		return rc;
 	start(scoring);

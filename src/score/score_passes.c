@@ -5,16 +5,31 @@
 #include "score/state.h"
 
 int rung__scoring_propagation(const struct rung__scoring *scoring,
+                              const struct rung__typed_relation *relation,
                               struct rung__propagation_opts *opts,
                               struct rung__propagation **prop_out)
 {
 	opts->threads = scoring->threads;
-	opts->progress = scoring->opts->progress;
-	opts->progress_ctx = scoring->opts->progress_ctx;
-	if (scoring->csc)
-		return rung__propagation_of_csc(scoring->csc, opts, prop_out);
-	/* the score array is part of the budget, although the caller has allocated it */
+	if (!opts->progress) {
+		opts->progress = scoring->opts->progress;
+		opts->progress_ctx = scoring->opts->progress_ctx;
+	}
+	if (relation->csc)
+		return rung__propagation_of_csc(relation->csc, opts, prop_out);
+	/* the score arrays are part of the budget, although the caller has allocated them */
 	opts->memory_bytes = scoring->opts->memory_bytes;
-	opts->other_bytes += scoring->vertex_count * sizeof(*scoring->score);
-	return rung__propagation_of_edges(scoring->edges, opts, prop_out);
+	for (uint32_t i = 0; i < scoring->graph->type_count; i++)
+		opts->other_bytes += scoring->graph->type_counts[i] * sizeof(*scoring->score);
+	return rung__propagation_of_edges(relation->edges, opts, prop_out);
+}
+
+int rung__scoring_edge_count(const struct rung__typed_relation *relation, uint64_t *count_out)
+{
+	struct rung_edges_info info = { .size = sizeof(info) };
+	int rc = 0;
+
+	if (relation->edges)
+		rc = rung_edges_info(relation->edges, &info);
+	*count_out = relation->edges ? info.edge_count : relation->csc->edge_count;
+	return rc;
 }

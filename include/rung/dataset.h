@@ -29,6 +29,8 @@ extern "C" {
 #endif
 
 struct rung_dataset;
+struct rung_stage_type;
+struct rung_stage_relation;
 
 #define RUNG_FEATURE_FILES_MAX 16 /**< maximum number of files of the features */
 
@@ -342,6 +344,13 @@ struct rung_verify_opts {
 	const char *const *array_names; /**< [array_count] additional arrays of the dataset */
 	const char *const *array_specs; /**< [array_count] SRC of each; compared completely */
 	size_t array_count;
+	/** a typed dataset: [type_count] and [relation_count] the sources of its types and
+	 * relations, in its order, as in struct rung_stage_opts; all members above that name
+	 * sources are then NULL. 0: compare with no sources */
+	const struct rung_stage_type *types;
+	size_t type_count;
+	const struct rung_stage_relation *relations;
+	size_t relation_count;
 };
 
 /** Initialiser: all defaults. In C++: rung_verify_opts_init(). */

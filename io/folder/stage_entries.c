@@ -47,6 +47,34 @@ static bool is_named(const char *name, const char *prefix)
 	return rung__split_name_ok(inner);
 }
 
+/* Scores that staging a typed dataset keeps until the parts are complete. */
+static bool is_score(const char *name)
+{
+	return strncmp(name, "score_", 6) == 0 && strspn(name + 6, "0123456789") == 3 &&
+	       (strcmp(name + 9, ".npy") == 0 || strcmp(name + 9, "_edges.npy") == 0);
+}
+
+/* Folders in which a typed dataset has its parts. */
+static bool is_parts_folder(const char *name)
+{
+	return strcmp(name, RUNG__TYPE_FOLDER) == 0 || strcmp(name, RUNG__LISTS_FOLDER) == 0 ||
+	       strcmp(name, RUNG__ROWS_FOLDER) == 0;
+}
+
+/* A part, or the work of staging one: up to three names that are joined by dots, and .partial. */
+static bool is_part(const char *name)
+{
+	char copy[NAME_MAX + 1], *at = copy;
+
+	snprintf(copy, sizeof(copy), "%s", name);
+	for (char *end; (end = strchr(at, '.')) != NULL; at = end + 1) {
+		*end = '\0';
+		if (!rung__split_name_ok(at))
+			return false;
+	}
+	return rung__split_name_ok(at);
+}
+
 /* Whether rung writes files with this name. */
 static bool is_ours(const char *name)
 {
@@ -60,7 +88,7 @@ static bool is_ours(const char *name)
 		if (strcmp(name, fixed[i]) == 0)
 			return true;
 	}
-	return is_temporary(name) || rung__features_name_ok(name) ||
+	return is_temporary(name) || is_score(name) || rung__features_name_ok(name) ||
 	       is_named(name, RUNG__SPLIT_PREFIX) || is_named(name, RUNG__ARRAY_PREFIX);
 }
 
@@ -88,12 +116,52 @@ static int for_entries(int fd, const char *path,
 	return rc;
 }
 
+/* Call `each` for the entries of a folder in the folder `fd`. */
+static int for_inner(int fd, const char *path, const char *name,
+                     int (*each)(int fd, const char *path, const char *name, void *ctx))
+{
+	const int inner = openat(fd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	char *inner_path = rung__format("%s/%s", path, name);
+	int rc = inner_path ? 0 : rung__fail(RUNG_E_NOMEM, "%s/%s", path, name);
+
+	if (rc == 0 && inner < 0)
+		rc = rung__fail_errno(errno, "%s: cannot be opened", inner_path);
+	if (rc == 0)
+		rc = for_entries(inner, inner_path, each, NULL);
+	if (inner >= 0)
+		close(inner);
+	rung__free(inner_path);
+	return rc;
+}
+
+static bool is_folder(int fd, const char *name)
+{
+	struct stat st;
+
+	return fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode);
+}
+
+static int check_entry(int fd, const char *path, const char *name, void *ctx);
+
+static int check_part(int fd, const char *path, const char *name, void *ctx)
+{
+	(void)ctx;
+	if (is_part(name) && is_folder(fd, name))
+		return for_inner(fd, path, name, check_entry);
+	return rung__fail(RUNG_E_EXIST,
+	                  "%s: contains '%s', which rung did not write; move it away or choose "
+	                  "another output",
+	                  path, name);
+}
+
 static int check_entry(int fd, const char *path, const char *name, void *ctx)
 {
 	char target[PATH_MAX];
 	struct stat st;
 
 	(void)ctx;
+	if (is_parts_folder(name) && is_folder(fd, name))
+		return for_inner(fd, path, name, check_part);
 	if (is_ours(name) && fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
 	    (S_ISREG(st.st_mode) || (S_ISLNK(st.st_mode) && rung__features_name_ok(name) &&
 	                             (rung__stripe_link_ok(fd, name, target) ||
@@ -107,11 +175,33 @@ static int check_entry(int fd, const char *path, const char *name, void *ctx)
 
 /* The target of a link is removed before the link: in the other order, a run that is killed in
  * between would leave a file that no folder refers to. */
+static int remove_entry(int fd, const char *path, const char *name, void *ctx);
+
+/* Remove a folder with all entries. */
+static int remove_folder(int fd, const char *path, const char *name,
+                         int (*each)(int fd, const char *path, const char *name, void *ctx))
+{
+	int rc = for_inner(fd, path, name, each);
+
+	rung__stage_step("rmdir");
+	if (rc == 0 && unlinkat(fd, name, AT_REMOVEDIR) < 0 && errno != ENOENT)
+		rc = rung__fail_errno(errno, "%s/%s: cannot be removed", path, name);
+	return rc;
+}
+
+static int remove_part(int fd, const char *path, const char *name, void *ctx)
+{
+	(void)ctx;
+	return remove_folder(fd, path, name, remove_entry);
+}
+
 static int remove_entry(int fd, const char *path, const char *name, void *ctx)
 {
 	int rc;
 
 	(void)ctx;
+	if (is_parts_folder(name) && is_folder(fd, name))
+		return remove_folder(fd, path, name, remove_part);
 	rung__stage_step("unlink");
 	rc = rung__features_name_ok(name) ? rung__stripe_remove(fd, name) : 0;
 	if (rc < 0)

@@ -4,6 +4,7 @@
 #include "run/run.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/base.h"
 #include "source/source.h"
@@ -97,9 +98,39 @@ bool rung__stage_file_done(const struct rung__stage *stage, const char *name)
 	return rung__journal_last_of(&stage->journal, "file", name) != NULL;
 }
 
+uint64_t rung__stage_source_count(const struct rung__stage *stage)
+{
+	const struct rung__manifest *m = stage->manifest;
+
+	return m->source_count ? m->source_count : m->vertex_count;
+}
+
+int rung__stage_copy_maps(struct rung__stage *stage)
+{
+	const struct rung__stage_member *member = stage->member;
+	const struct rung__manifest *m = stage->manifest;
+
+	memcpy(stage->vertex_of_rank, member->vertex_of_rank, m->vertex_count * m->index_bytes);
+	if (member->rank_of_source) {
+		memcpy(stage->rank_of_vertex, member->rank_of_source,
+		       m->source_count * m->index_bytes);
+		return 0;
+	}
+	for (uint64_t r = 0; r < m->vertex_count; r++)
+		rung__id_set(stage->rank_of_vertex, m->index_bytes,
+		             rung__id_get(stage->vertex_of_rank, m->index_bytes, r), r);
+	return 0;
+}
+
 uint64_t rung__stage_map_bytes(const struct rung__stage *stage, unsigned maps)
 {
-	return (uint64_t)maps * stage->manifest->index_bytes * stage->manifest->vertex_count;
+	/* of two maps one has an entry per source */
+	const uint64_t entries =
+		maps == 2 ? stage->manifest->vertex_count + rung__stage_source_count(stage)
+			  : maps * RUNG__MAX(stage->manifest->vertex_count,
+	                                     rung__stage_source_count(stage));
+
+	return stage->manifest->index_bytes * entries;
 }
 
 /* Memory that an open source holds: deflated members of a .npz use that of zlib, and small derived

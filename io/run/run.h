@@ -50,8 +50,25 @@ struct rung__figures {
 	bool one_device; /* source and output are on one device */
 };
 
+/**
+ * A part of a typed dataset (io/typed). It is staged like a dataset, but what it lacks is left out,
+ * and some of it is given: settings, the order of the rows, and as `score_spec` the scores.
+ */
+struct rung__stage_member {
+	bool no_features, no_maps, no_graph; /* as in struct rung__manifest */
+	uint64_t vertex_count;               /* of a part without features */
+	const char *score_method;            /* of the whole */
+	/* [vertex_count] of index_bytes of the manifest: the order; NULL: by score */
+	const void *vertex_of_rank;
+	uint64_t source_count; /* lists: number of vertices of the source type */
+	/* lists: [source_count] of index_bytes of the manifest; the ranks of the sources. NULL:
+	 * rank_of_vertex is the inverse of vertex_of_rank */
+	const void *rank_of_source;
+};
+
 struct rung__stage {
 	struct rung_stage_opts opts;
+	const struct rung__stage_member *member; /* NULL: a dataset that is not typed */
 	int threads;
 	uint64_t memory_bytes; /* the budget, with the default filled in */
 	bool in_files;         /* the graph stays in files */
@@ -119,6 +136,12 @@ const char *rung__stage_features_name(const struct rung__stage *stage);
 uint64_t rung__stage_rank_first(const struct rung__stage *stage);
 /** Whether this run writes file number `file` of the manifest. */
 bool rung__stage_writes(const struct rung__stage *stage, uint32_t file);
+
+/** Fill in the maps of a part whose order is given. @return 0 */
+int rung__stage_copy_maps(struct rung__stage *stage);
+
+/** Number of entries of rank_of_vertex. */
+uint64_t rung__stage_source_count(const struct rung__stage *stage);
 
 /** Whether the journal that was found lists a file as finished. */
 bool rung__stage_file_done(const struct rung__stage *stage, const char *name);

@@ -15,6 +15,7 @@
 #include "folder/stage_stripe.h"
 #include "rows/stage_probe.h"
 #include "rows/stage_rows.h"
+#include "stage/stage.h"
 #include "stage/stage_check.h"
 #include "stage/stage_graph.h"
 #include "stage/stage_input.h"
@@ -77,7 +78,7 @@ static int write_rows(struct rung__stage *stage)
 	const char *phase = NULL;
 	int rc = 0;
 
-	if (!stage->opts.in_place) {
+	if (stage->features && !stage->opts.in_place) {
 		rung__stage_phase(stage, "features");
 		rc = rung__stage_scales(stage);
 		if (rc == 0)
@@ -198,7 +199,7 @@ static int dry_run(struct rung__stage *stage)
 {
 	int rc = 0;
 
-	if (stage->in_files)
+	if (stage->in_files || stage->member)
 		stage->manifest->edge_count = stage->edge_count_max;
 	else if (stage->opts.part == 0)
 		rc = rung__stage_load_graph(stage);
@@ -222,7 +223,7 @@ static int run(struct rung__stage *stage)
 	if (stage->dir.staged && ((rc = rung__stage_finished(stage, &finished)) < 0 || finished))
 		return rc < 0 ? rc : fill_report(stage);
 	/* measured before the memory is divided: the rates decide the order of the rows */
-	if (!stage->opts.in_place)
+	if (stage->features && !stage->opts.in_place)
 		rung__stage_probe(stage, stage->features, &stage->figures);
 	rc = rung__stripes_check_folders(&stage->dir, stage->opts.stripe_dirs,
 	                                 stage->opts.stripe_count);
@@ -253,9 +254,11 @@ static void fini(struct rung__stage *stage)
 	rung__free(stage->job_inputs);
 }
 
-int rung_stage(const struct rung_stage_opts *opts, struct rung_stage_report *report_out)
+int rung__stage_run(const struct rung_stage_opts *opts, const struct rung__stage_member *member,
+                    struct rung_stage_report *report_out)
 {
 	struct rung__stage stage = { .opts = RUNG_STAGE_OPTS_INIT,
+		                     .member = member,
 		                     .dir = { .parent_fd = -1, .fd = -1 },
 		                     .journal.fd = -1 };
 	const uint64_t start_ns = rung__now_ns();
@@ -263,7 +266,7 @@ int rung_stage(const struct rung_stage_opts *opts, struct rung_stage_report *rep
 
 	if (rc < 0)
 		return rc;
-	if (!stage.opts.features || !stage.opts.out_dir)
+	if ((!stage.opts.features && !member) || !stage.opts.out_dir)
 		return rung__fail(RUNG_E_INVAL, "staging: features or out_dir is NULL; give both");
 	if (!rung_row_order_name(stage.opts.row_order))
 		return rung__fail(

@@ -198,5 +198,5 @@ int rung__stage_check_all(struct rung__stage *stage, const char *dir, const char
 	if (rc == 0)
 		rc = check_files(stage, dir, cure, true);
 	/* if rows stay in place, their source must still be the file that was recorded */
-	return rc < 0 || m->feature_file_count > 0 ? rc : rung__in_place_check(&m->in_place, dir);
+	return rc < 0 || !rung__manifest_in_place(m) ? rc : rung__in_place_check(&m->in_place, dir);
 }

@@ -73,8 +73,8 @@ int rung__stage_count_edges(struct rung__stage *stage)
 	struct rung__edge_input input;
 	int rc = rung__graph_opts_check(&opts);
 
-	if (rc < 0 || stage->opts.part > 0) /* only part 0 reads the graph */
-		return rc;
+	if (rc < 0 || stage->opts.part > 0 || stage->manifest->no_graph)
+		return rc; /* only part 0 reads the graph */
 	rc = rung__edge_input_open(&input, &opts, COUNT_BYTES);
 	stage->edge_count_max = input.pair_count_max;
 	stage->graph_source_bytes = input.source_bytes;
@@ -132,7 +132,7 @@ int rung__stage_load_graph(struct rung__stage *stage)
 	const struct rung_graph_opts opts = graph_opts(stage, &step);
 	int rc;
 
-	if (stage->graph || stage->edges)
+	if (stage->graph || stage->edges || stage->manifest->no_graph)
 		return 0;
 	rung__stage_phase(stage, "graph");
 	rc = rung__stage_progress(stage, "graph", 0, 0);
@@ -274,7 +274,7 @@ static int adopt_maps(struct rung__stage *stage)
 	const struct rung__manifest *m = stage->manifest;
 
 	stage->vertex_of_rank = rung__malloc_array(m->vertex_count, m->index_bytes);
-	stage->rank_of_vertex = rung__malloc_array(m->vertex_count, m->index_bytes);
+	stage->rank_of_vertex = rung__malloc_array(rung__stage_source_count(stage), m->index_bytes);
 	if (stage->vertex_of_rank && stage->rank_of_vertex)
 		return 0;
 	return rung__fail(RUNG_E_NOMEM, "staging: no memory for the maps of %" PRIu64 " vertices",
@@ -312,9 +312,11 @@ static int note_ranked(struct rung__stage *stage)
 /* Write the files of the maps and of the score. */
 static int write_ranks(struct rung__stage *stage)
 {
-	int rc = rung__stage_write_array(stage, RUNG__VERTEX_OF_RANK, stage->vertex_of_rank);
+	const bool maps = !stage->manifest->no_maps;
+	int rc = maps ? rung__stage_write_array(stage, RUNG__VERTEX_OF_RANK, stage->vertex_of_rank)
+	              : 0;
 
-	if (rc == 0)
+	if (rc == 0 && maps)
 		rc = rung__stage_write_array(stage, RUNG__RANK_OF_VERTEX, stage->rank_of_vertex);
 	return rc < 0 ? rc : rung__stage_write_score(stage);
 }
@@ -327,10 +329,14 @@ static int rank(struct rung__stage *stage)
 	int rc;
 
 	rung__stage_phase(stage, "rank");
-	if ((rc = adopt_maps(stage)) < 0 ||
-	    (rc = rung_rank_order(stage->score, m->vertex_count, m->index_bytes,
-	                          (uint32_t)stage->threads, stage->vertex_of_rank,
-	                          stage->rank_of_vertex)) < 0)
+	rc = adopt_maps(stage);
+	if (rc == 0)
+		rc = stage->member && stage->member->vertex_of_rank
+		             ? rung__stage_copy_maps(stage)
+		             : rung_rank_order(stage->score, m->vertex_count, m->index_bytes,
+		                               (uint32_t)stage->threads, stage->vertex_of_rank,
+		                               stage->rank_of_vertex);
+	if (rc < 0)
 		return rc;
 	if (stage->opts.part == 0)
 		rc = write_ranks(stage);
@@ -369,8 +375,9 @@ static int read_maps(struct rung__stage *stage)
 	const struct rung__manifest *m = stage->manifest;
 	int rc;
 
-	if ((rc = adopt_maps(stage)) < 0 ||
-	    (rc = rung__stage_read_array(stage, RUNG__VERTEX_OF_RANK, stage->vertex_of_rank)) < 0 ||
+	if ((rc = adopt_maps(stage)) < 0 || m->no_maps)
+		return rc < 0 ? rc : rung__stage_copy_maps(stage);
+	if ((rc = rung__stage_read_array(stage, RUNG__VERTEX_OF_RANK, stage->vertex_of_rank)) < 0 ||
 	    (rc = rung__stage_read_array(stage, RUNG__RANK_OF_VERTEX, stage->rank_of_vertex)) < 0)
 		return rc;
 	rc = rung__maps_check(stage->vertex_of_rank, stage->rank_of_vertex, m->vertex_count,
@@ -465,7 +472,8 @@ int rung__stage_relabel(struct rung__stage *stage)
 	int rc = 0;
 
 	/* indptr and indices are committed together, and indices comes last */
-	if (stage->opts.part == 0 && !rung__stage_file_done(stage, RUNG__INDICES)) {
+	if (stage->opts.part == 0 && !stage->manifest->no_graph &&
+	    !rung__stage_file_done(stage, RUNG__INDICES)) {
 		rc = rung__stage_load_graph(stage);
 		rung__stage_phase(stage, "relabel");
 		if (rc == 0)

@@ -12,11 +12,12 @@
 #include "source/npy.h"
 #include "stage/stage_input.h"
 #include "stage/stage_job.h"
-#include "stage/stage_layout.h"
 
 /* Check the counts of the options against the fixed sizes of the manifest's lists. */
-static int check_counts(const struct rung_stage_opts *opts)
+static int check_counts(const struct rung__stage *stage)
 {
+	const struct rung_stage_opts *opts = &stage->opts;
+
 	if (opts->fanout_count > RUNG_HOPS_MAX)
 		return rung__fail(RUNG_E_INVAL, "staging: %u fanouts; give at most %d",
 		                  opts->fanout_count, RUNG_HOPS_MAX);
@@ -27,7 +28,7 @@ static int check_counts(const struct rung_stage_opts *opts)
 			                  "to draw at each hop, as in 25,10",
 			                  i);
 	}
-	if (opts->graph.spec_count == 0 && opts->fanout_count > 0)
+	if (!stage->member && opts->graph.spec_count == 0 && opts->fanout_count > 0)
 		return rung__fail(RUNG_E_INVAL,
 		                  "staging: fanouts need a graph; give both, or neither");
 	if (opts->array_count > RUNG__ARRAYS_MAX)
@@ -39,14 +40,34 @@ static int check_counts(const struct rung_stage_opts *opts)
 	return 0;
 }
 
+/* What a part of a typed dataset has, before its features are opened. */
+static void fill_member(struct rung__stage *stage)
+{
+	const struct rung__stage_member *member = stage->member;
+	struct rung__manifest *m = stage->manifest;
+
+	m->is_part = true;
+	m->no_features = member->no_features;
+	m->no_maps = member->no_maps;
+	m->no_graph = member->no_graph;
+	m->source_count = member->source_count;
+	m->vertex_count = member->vertex_count;
+	m->index_bytes = rung_index_bytes(m->source_count ? m->source_count : m->vertex_count);
+}
+
 /* Open the features, which come first: their row count is the number of vertices, against which the
  * other inputs are checked. */
 static int open_features(struct rung__stage *stage)
 {
 	const struct rung_stage_opts *opts = &stage->opts;
 	const struct rung_array_info *info;
-	int rc = rung_source_open(opts->features, &stage->features);
+	int rc;
 
+	if (stage->member)
+		fill_member(stage);
+	if (stage->manifest->no_features)
+		return 0;
+	rc = rung_source_open(opts->features, &stage->features);
 	if (rc < 0)
 		return rc;
 	info = rung_source_info(stage->features);
@@ -55,6 +76,12 @@ static int open_features(struct rung__stage *stage)
 		                  "%s: has %" PRIu64 " rows of %" PRIu64
 		                  " bytes: nothing to stage; give the features of the vertices",
 		                  opts->features, info->row_count, info->row_bytes);
+	if (stage->member && stage->member->vertex_count != info->row_count)
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: has %" PRIu64 " rows, but %s has %" PRIu64
+		                  "; give one row for each",
+		                  opts->features, info->row_count, opts->vertex_type,
+		                  stage->member->vertex_count);
 	if (opts->graph.vertex_count && opts->graph.vertex_count != info->row_count)
 		return rung__fail(
 			RUNG_E_FORMAT,
@@ -309,7 +336,8 @@ static int fill_score(struct rung__stage *stage)
 		                  "staging: score method %d is not a valid value; use "
 		                  "enum rung_score_method",
 		                  (int)opts->method);
-	snprintf(m->score_method, sizeof(m->score_method), "%s", name);
+	snprintf(m->score_method, sizeof(m->score_method), "%s",
+	         stage->member ? stage->member->score_method : name);
 	if (stage->opts.score_spec)
 		return 0;
 	rung_score_method_parse(name, &stage->method);
@@ -332,7 +360,7 @@ static int fill_score(struct rung__stage *stage)
 
 int rung__stage_open_inputs(struct rung__stage *stage)
 {
-	int rc = check_counts(&stage->opts);
+	int rc = check_counts(stage);
 
 	snprintf(stage->manifest->producer, sizeof(stage->manifest->producer), "rung %s (%s)",
 	         rung_version(), rung_commit());

@@ -11,6 +11,14 @@ int rung__stage_open_inputs(struct rung__stage *stage);
 /** Close all sources and free the splits. */
 void rung__stage_close_inputs(struct rung__stage *stage);
 
+/* ---- stage_layout.c ---- */
+
+/** Check the options of the layout, and set stride and files of the features in the manifest. The
+ * features must be open. */
+int rung__stage_choose_layout(struct rung__stage *stage);
+/** Bytes from one row to the next with this padding: at least `row_bytes`. */
+uint64_t rung__padded_stride(uint64_t row_bytes, enum rung_stage_pad pad);
+
 /* ---- stage_quant.c ---- */
 
 /** Quantize the features, if the options ask for it: stage->features and manifest->features are

@@ -189,7 +189,8 @@ static void inputs(struct lines *lines)
 	const struct rung_stage_opts *opts = &lines->stage->opts;
 
 	source_line(lines, "features", opts->features);
-	source_line(lines, "score-file", opts->score_spec);
+	/* the scores of a part follow from the inputs of the whole */
+	source_line(lines, "score-file", lines->stage->member ? NULL : opts->score_spec);
 	if (opts->part == 0)
 		other_inputs(lines);
 }
@@ -333,7 +334,7 @@ struct difference {
 static bool find_difference(const char *job, const char *known, const char *prefix,
                             struct difference *found)
 {
-	char key[128];
+	char key[RUNG__FOLDER_BYTES + 128];
 
 	for (const char *at = job; *at; at = strchr(at, '\n') + 1) {
 		found->key = at;

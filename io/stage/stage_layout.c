@@ -18,7 +18,7 @@
 
 #include "base/base.h"
 #include "source/source.h"
-#include "stage/stage_layout.h"
+#include "stage/stage_input.h"
 
 #define BLOCK_BYTES  4096u /* size of a device's read, and of a page */
 #define SECTOR_BYTES 512u

@@ -156,7 +156,7 @@ int rung__stage_divide_memory(struct rung__stage *stage)
 	stage->memory_bytes =
 		stage->opts.memory_bytes ? stage->opts.memory_bytes : rung__host_memory_budget("");
 	stage->report.budget_bytes = stage->memory_bytes;
-	rc = stage->opts.in_place
+	rc = stage->opts.in_place || !stage->features
 	             ? 0
 	             : plan_rows(stage, stage->features, rung__stage_features_name(stage),
 	                         &features, &stage->features_plan);

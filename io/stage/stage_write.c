@@ -372,8 +372,9 @@ int rung__stage_check_manifest(struct rung__stage *stage)
 int rung__stage_write_manifest(struct rung__stage *stage)
 {
 	struct rung__manifest *m = stage->manifest;
-	/* checksums.npy comes first: the manifest contains its checksums */
-	int rc = write_array(stage, &m->checksums, stage->sums, m->checksums_sums);
+	/* checksums.npy comes first: the manifest contains its checksums. A typed dataset has none,
+	 * because the files are those of the parts */
+	int rc = m->types ? 0 : write_array(stage, &m->checksums, stage->sums, m->checksums_sums);
 
 	return rc < 0 ? rc : with_text(stage, write_text);
 }

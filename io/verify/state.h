@@ -9,6 +9,7 @@
  *   verify_sample.c   the same for some of the vertices
  *   verify_lists.c    compares the relabelled graph with its source
  *   verify_splits.c   compares the splits with their sources
+ *   verify_types.c    the call, and the parts of a typed dataset
  *   verify_repair.c   replaces bad blocks, with verify_rebuild.c
  *   verify_pump.c     threads that read and compare
  *
@@ -37,6 +38,10 @@ struct rung__verify {
 	 * checksums.npy come last */
 	unsigned char *bad;
 	void *vertex_of_rank, *rank_of_vertex; /* NULL until rung__verify_load_maps() */
+	/* lists of a relation: the ranks of the sources, with index_bytes of the dataset, as the
+	 * two maps above, which are then those of the targets and are given. NULL: the entries of
+	 * lists are mapped by rank_of_vertex */
+	void *rank_of_source;
 	struct rung_verify_report report;
 	/* why the source of rows staged in place cannot be inspected; "": no such failure */
 	char in_place_error[RUNG__ERROR_BYTES];
@@ -144,5 +149,12 @@ void rung__rebuild_fini(struct rung__rebuild *rebuild);
 /** Rebuild the bad blocks, and write them. A block that cannot be rebuilt stays bad; the reason for
  * the first one is in v->report.unrepaired. */
 int rung__verify_repair(struct rung__verify *v);
+
+/** Verify one dataset that is not typed, and fill in its report. Its folder is that of `ds`, which
+ * may be NULL: its manifest is damaged. @param v  options, threads, ds and given maps are set
+ * @return 0 or RUNG_E_CORRUPT with the report, or another failure without one */
+int rung__verify_one(struct rung__verify *v, const char *dir);
+/** Free everything except options and report. */
+void rung__verify_fini(struct rung__verify *v);
 
 #endif

@@ -240,7 +240,7 @@ static int check_in_place(struct rung__verify *v)
 	struct rung_verify_report *r = &v->report;
 	int rc;
 
-	if (v->ds->manifest->feature_file_count > 0)
+	if (!rung__manifest_in_place(v->ds->manifest))
 		return 0;
 	rc = rung__in_place_compare(in_place, v->ds->dir, &r->in_place_blocks_different,
 	                            &r->first_in_place_different);
@@ -338,56 +338,22 @@ static int conclude(struct rung__verify *v, const char *dir)
 	return 0;
 }
 
-/* Copy the options, and fill in defaults. */
-static int copy_opts(struct rung__verify *v, const char *dir, const struct rung_verify_opts *opts)
+void rung__verify_fini(struct rung__verify *v)
 {
-	int rc = rung__opts_copy_in(&v->opts, sizeof(v->opts), opts, "rung_verify_opts");
-
-	if (rc < 0)
-		return rc;
-	if (!dir)
-		return rung__fail(RUNG_E_INVAL,
-		                  "rung_dataset_verify: dir is NULL; give the folder of a dataset");
-	/* the condition is negated, so that NaN is rejected too */
-	if (!(v->opts.sample_share >= 0 && v->opts.sample_share <= 1))
-		return rung__fail(RUNG_E_INVAL,
-		                  "rung_dataset_verify: sample_share is %g; use 0 to 1",
-		                  v->opts.sample_share);
-	if (v->opts.memory_bytes == 0)
-		v->opts.memory_bytes = rung__host_memory_budget("");
-	v->threads = rung__threads(v->opts.threads);
-	return 0;
+	rung_dataset_close(v->ds);
+	rung__free(v->sums);
+	rung__free(v->sums_bad);
+	rung__free(v->bad);
+	rung__free(v->vertex_of_rank);
+	rung__free(v->rank_of_vertex);
+	rung__free(v->rank_of_source);
 }
 
-int rung_dataset_verify(const char *dir, const struct rung_verify_opts *opts,
-                        struct rung_verify_report *report_out)
+int rung__verify_one(struct rung__verify *v, const char *dir)
 {
-	struct rung__verify v = { .opts = RUNG_VERIFY_OPTS_INIT };
-	const uint64_t start_ns = rung__now_ns();
-	int rc = copy_opts(&v, dir, opts);
+	int rc = v->ds ? verify_all(v) : list_manifest(v);
 
-	if (rc < 0)
-		return rc;
-	rc = rung__dataset_open(dir, false, &v.ds);
-	if (rc == RUNG_E_CORRUPT)
-		rc = list_manifest(&v);
-	else if (rc == 0)
-		rc = verify_all(&v);
-	if (rc == 0)
-		rc = conclude(&v, dir);
-	v.report.seconds = (double)(rung__now_ns() - start_ns) * 1e-9;
-	/* a damaged dataset is a result, so the caller gets the report, and frees it */
-	if ((rc == 0 || rc == RUNG_E_CORRUPT) && report_out)
-		*report_out = v.report;
-	else
-		rung_verify_report_fini(&v.report);
-	rung_dataset_close(v.ds);
-	rung__free(v.sums);
-	rung__free(v.sums_bad);
-	rung__free(v.bad);
-	rung__free(v.vertex_of_rank);
-	rung__free(v.rank_of_vertex);
-	return rc;
+	return rc == 0 ? conclude(v, dir) : rc;
 }
 
 void rung_verify_report_fini(struct rung_verify_report *report)

@@ -281,6 +281,8 @@ static bool list_agrees(const struct lists *l, const struct rung__edge_chunk *ch
 	const uint64_t staged = l->indptr[place] - l->indptr[0],
 		       length = l->indptr[place + 1] - l->indptr[place];
 	const unsigned id_bytes = chunk->index_bytes;
+	const void *rank_of_source =
+		l->v->rank_of_source ? l->v->rank_of_source : l->v->rank_of_vertex;
 	uint64_t begin, end, at;
 
 	if (chunk->indptr[i + 1] - chunk->indptr[i] != length)
@@ -291,8 +293,7 @@ static bool list_agrees(const struct lists *l, const struct rung__edge_chunk *ch
 	for (uint64_t e = begin; e < end; e++, at++) {
 		const uint64_t u = rung__id_get(chunk->indices, id_bytes, e);
 
-		if (rung__id_get(l->v->rank_of_vertex, id_bytes, u) !=
-		    rung__id_get(l->ids, id_bytes, at))
+		if (rung__id_get(rank_of_source, id_bytes, u) != rung__id_get(l->ids, id_bytes, at))
 			return false;
 	}
 	return true;

@@ -213,8 +213,10 @@ static int relabel(struct rung__rebuild *r)
 	opts.threads = (uint32_t)r->v->threads;
 	opts.progress = r->v->opts.progress;
 	opts.progress_ctx = r->v->opts.progress_ctx;
-	rc = rung__edges_relabel_temp(edges, r->v->vertex_of_rank, r->v->rank_of_vertex, &opts,
-	                              r->graph_fds);
+	rc = rung__edges_relabel_temp(edges, r->v->vertex_of_rank,
+	                              r->v->rank_of_source ? r->v->rank_of_source
+	                                                   : r->v->rank_of_vertex,
+	                              &opts, r->graph_fds);
 	r->has_graph = rc == 0;
 	rung_edges_close(edges);
 	return rc;
@@ -259,13 +261,21 @@ enum kind {
 /* The kind of a file, by its position in the manifest, which follows from the counts. */
 static enum kind kind_of(const struct rung__manifest *m, const struct rung__manifest_file *file)
 {
-	const uint32_t at = (uint32_t)(file - m->files);
+	const uint32_t at = (uint32_t)(file - m->files),
+		       fixed = m->feature_file_count + rung__manifest_fixed_files(m);
+	enum kind kind = (enum kind)(KIND_INDPTR + (at - m->feature_file_count));
 
 	if (at < m->feature_file_count)
 		return KIND_FEATURES;
-	if (at < m->feature_file_count + RUNG__FILES_FIXED)
-		return (enum kind)(KIND_INDPTR + (at - m->feature_file_count));
-	if (m->has_labels && at == m->feature_file_count + RUNG__FILES_FIXED)
+	if (at < fixed) {
+		/* what a part of a typed dataset lacks is not in the list */
+		if (m->no_graph)
+			kind += KIND_VERTEX_OF_RANK - KIND_INDPTR;
+		if (m->no_maps && kind >= KIND_VERTEX_OF_RANK)
+			kind += KIND_SCORE - KIND_VERTEX_OF_RANK;
+		return kind;
+	}
+	if (m->has_labels && at == fixed)
 		return KIND_LABELS;
 	return at < m->file_count - m->split_count ? KIND_ARRAY : KIND_SPLIT;
 }

@@ -383,7 +383,8 @@ static int repair_all(struct repair *r)
 
 	if (rc == 0 && memchr(sums, RUNG__BLOCK_REPAIRED, (size_t)m->checksums.block_count))
 		rc = check_again(r);
-	for (size_t i = 0; i < RUNG__ARRAY_LEN(maps) && rc == 0; i++)
+	/* parts of typed datasets may have no maps */
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(maps) && rc == 0 && maps[i]; i++)
 		rc = repair_file(r, maps[i], repair_block);
 	for (uint32_t f = 0; f < m->file_count && rc == 0; f++) {
 		if (&m->files[f] != maps[0] && &m->files[f] != maps[1])

@@ -93,7 +93,7 @@ int rung__verify_rows_open(const struct rung__verify *v, const char *spec, const
 	rows->layout = name ? rung__manifest_array_layout(&file->array)
 	                    : rung__manifest_features_layout(m);
 	/* if staged in place, the dataset's rows are in the order of vertices as well */
-	if (!name && m->feature_file_count == 0)
+	if (!name && rung__manifest_in_place(m))
 		rows->layout.vertex_of_rank = v->vertex_of_rank;
 	rc = rung_source_open(spec, &rows->src);
 	if (rc == 0 && !name && m->quant.format != RUNG_QUANT_NONE)

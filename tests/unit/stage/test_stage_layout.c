@@ -7,7 +7,7 @@
 #include "stage_fixture.h"
 #include "folder/stage_publish.h"
 #include "rows/stage_schedule.h"
-#include "stage/stage_layout.h"
+#include "stage/stage_input.h"
 
 TestSuite(stage_layout, .init = setup, .fini = teardown, .timeout = 300);
 

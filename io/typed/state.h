@@ -68,6 +68,8 @@ int rung__typed_write_score(const struct rung__typed *typed, const char *name, c
 
 /** Stage part `number`, or with `dry_run` only check the inputs and add the bytes it needs. */
 int rung__typed_stage_part(struct rung__typed *typed, uint32_t number, bool dry_run);
+/** Take over the counts of a part that is complete, and the checksum of its manifest. */
+int rung__typed_note_part(struct rung__typed *typed, const struct rung__typed_part *part);
 
 /* ---- typed_rows.c ---- */
 

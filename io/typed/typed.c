@@ -130,30 +130,41 @@ static int make_folders(const struct rung__typed *typed)
 	return 0;
 }
 
-/* Stage all parts, and write the manifest under its temporary name. */
+/* Stage all parts. When the journal has the line that all are complete, the scores may be gone, and
+ * only the counts and checksums of the parts are read. */
 static int write_parts(struct rung__typed *typed)
 {
 	struct rung__stage *stage = &typed->stage;
+	const bool done = rung__journal_last(&stage->journal, RUNG__TYPED_DONE);
 	struct rung__typed_part part;
 	int rc = make_folders(typed);
 
 	stage->manifest->edge_count = 0;
 	for (uint32_t i = 0; rc == 0 && rung__typed_part(typed, i, &part); i++)
-		rc = rung__typed_stage_part(typed, i, false);
-	if (rc == 0)
-		rc = rung__typed_unchanged(typed);
-	/* of a run that was killed right after it was written */
-	if (rc == 0)
-		rc = rung__stage_entry_remove(stage->dir.fd, stage->dir.partial_path,
-		                              RUNG__MANIFEST_PARTIAL);
-	if (rc == 0)
-		rc = rung__stage_write_manifest(stage);
-	if (rc == 0)
-		rc = rung__stage_check_manifest(stage);
+		rc = done ? rung__typed_note_part(typed, &part)
+		          : rung__typed_stage_part(typed, i, false);
+	if (rc < 0 || done)
+		return rc;
+	rc = rung__typed_unchanged(typed);
 	if (rc == 0)
 		rc = rung__journal_add(&stage->journal, RUNG__TYPED_DONE " %" PRIu64,
 		                       stage->manifest->edge_count);
 	return rc < 0 ? rc : rung__journal_commit(&stage->journal, stage->dir.fd);
+}
+
+/* Write the manifest under its temporary name. A run that was killed may have left one, under this
+ * or the final name. */
+static int write_manifest(struct rung__stage *stage)
+{
+	int rc = rung__stage_entry_remove(stage->dir.fd, stage->dir.partial_path,
+	                                  RUNG__MANIFEST_PARTIAL);
+
+	if (rc == 0)
+		rc = rung__stage_entry_remove(stage->dir.fd, stage->dir.partial_path,
+		                              RUNG__MANIFEST);
+	if (rc == 0)
+		rc = rung__stage_write_manifest(stage);
+	return rc < 0 ? rc : rung__stage_check_manifest(stage);
 }
 
 /* The scores are needed until all parts are complete. */
@@ -196,10 +207,12 @@ static int start_or_resume(struct rung__typed *typed)
 			rc = note_scores(stage);
 	}
 	rung__stage_phase(stage, NULL);
-	if (rc == 0 && !rung__journal_last(&stage->journal, RUNG__TYPED_DONE))
+	if (rc == 0)
 		rc = write_parts(typed);
 	if (rc == 0)
 		rc = remove_scores(typed);
+	if (rc == 0)
+		rc = write_manifest(stage);
 	return rc < 0 ? rc : rung__stage_dir_publish(&stage->dir);
 }
 

@@ -157,8 +157,7 @@ static void add_report(struct rung_stage_report *whole, const struct rung_stage_
 	}
 }
 
-/* Take over the counts of a part, and the checksum of its manifest. */
-static int note_part(struct rung__typed *typed, const struct rung__typed_part *part)
+int rung__typed_note_part(struct rung__typed *typed, const struct rung__typed_part *part)
 {
 	struct rung__manifest *m = typed->stage.manifest;
 	char *dir = rung__format("%s/%s", typed->stage.dir.partial_path, part->folder);
@@ -249,7 +248,7 @@ int rung__typed_stage_part(struct rung__typed *typed, uint32_t number, bool dry_
 	if (rc == 0)
 		rc = run_part(typed, &part, &opts, &member);
 	if (rc == 0)
-		rc = note_part(typed, &part);
+		rc = rung__typed_note_part(typed, &part);
 	rung__free((void *)(uintptr_t)member.vertex_of_rank);
 	rung__free((void *)(uintptr_t)member.rank_of_source);
 	rung__free(score);

@@ -13,6 +13,7 @@
 #include "file/file.h"
 #include "score/typed.h"
 #include "source/npy.h"
+#include "stage/stage_memory.h"
 #include "typed/state.h"
 
 /* The graphs of the relations, and the arrays of scores. */
@@ -219,7 +220,7 @@ static int compute(struct scoring *scoring)
 	opts.memory_bytes = memory / 2;
 	opts.progress = forward_progress;
 	opts.progress_ctx = stage;
-	stage->in_files = graphs_bytes(m->types) > memory / 2;
+	stage->in_files = graphs_bytes(m->types) > memory / 2 || rung__stage_graph_in_files;
 	stage->report.graph_in_files = stage->in_files;
 	rung__stage_phase(stage, "graph");
 	rc = open_graphs(scoring, stage->in_files, memory / 2);

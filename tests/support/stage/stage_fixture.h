@@ -95,7 +95,7 @@ static inline unsigned char *plain_manifest(const char *path, size_t *bytes_out)
 
 static inline unsigned char *file_bytes(const char *folder, const char *name, size_t *bytes_out)
 {
-	char path[500];
+	char path[700];
 
 	snprintf(path, sizeof(path), "%s/%s", folder, name);
 	return strcmp(name, "manifest.json") == 0 ? plain_manifest(path, bytes_out)

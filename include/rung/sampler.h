@@ -275,6 +275,20 @@ RUNG_API const uint64_t *rung_batch_vertices(const struct rung_batch *batch, uin
  */
 RUNG_API const struct rung_block *rung_batch_block(const struct rung_batch *batch, uint32_t hop);
 
+/**
+ * A batch of a sampler with relations.
+ *
+ * @param batch  a batch that was filled
+ * @return the vertices of each type and the blocks of each relation, which the batch owns; valid
+ *         until the batch is filled again or freed; NULL for an empty batch and one of an untyped
+ *         graph
+ *
+ * rung_batch_vertices() and rung_batch_block() have nothing for such a batch.
+ *
+ * Threads: any, while the batch is not filled.
+ */
+RUNG_API const struct rung_typed_batch *rung_batch_typed(const struct rung_batch *batch);
+
 #ifdef __cplusplus
 }
 #endif

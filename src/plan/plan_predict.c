@@ -281,7 +281,7 @@ int rung_plan_predict(struct rung_plan *plan, const struct rung_csc *csc,
 	counts.per_epoch = batches.per_epoch;
 	counts.hop_count = batches.sampler->hop_count;
 	batches.blocks = plan->structure ? &counts.blocks : NULL;
-	vertex_count = batches.sampler->lists.csc.vertex_count;
+	vertex_count = batches.sampler->types[0].vertex_count;
 	if (vertex_count != plan->vertex_count)
 		rc = rung__fail(RUNG_E_INVAL,
 		                "the graph has %" PRIu64 " vertices, but the plan has %" PRIu64

@@ -39,6 +39,12 @@ struct rung_structure {
 	struct rung__lists lists;
 };
 
+/** Number of vertices that the entries of the lists refer to. */
+static inline uint64_t rung__lists_sources(const struct rung__lists *lists)
+{
+	return lists->csc.source_count ? lists->csc.source_count : lists->csc.vertex_count;
+}
+
 /** @param packed  lists->offsets are used; a constant in hot loops */
 static inline __attribute__((always_inline)) struct rung__list rung__list_of(
 	const struct rung__lists *lists, uint64_t v, bool packed)

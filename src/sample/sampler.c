@@ -5,6 +5,7 @@
  * Only the first space has positions when a sampler is created: one batch at a time needs no more.
  * The first rung_sampler_run() allocates those of the other threads.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "sample/sample.h"
@@ -28,38 +29,88 @@ static uint64_t largest_degree(const struct rung_csc *csc)
 	return largest;
 }
 
-static int check_opts(const struct rung_csc *csc, const struct rung_sampler_opts *opts)
+static int no_memory(void)
 {
-	if (!csc == !opts->structure)
-		return rung__fail(RUNG_E_INVAL,
-		                  "sampler: %s; pass either a graph in memory or opts.structure",
-		                  csc ? "two graphs were given" : "no graph was given");
-	if (csc && csc->index_bytes != 4 && csc->index_bytes != 8)
-		return rung__fail(RUNG_E_INVAL,
-		                  "sampler: index_bytes is %u; use 4 (uint32_t) or 8 (uint64_t)",
-		                  csc->index_bytes);
-	if (opts->hop_count < 1 || opts->hop_count > RUNG_HOPS_MAX || !opts->fanouts)
-		return rung__fail(RUNG_E_INVAL,
-		                  "sampler: %" PRIu32 " hops; use 1 to %d, with a fanout for each",
-		                  opts->hop_count, RUNG_HOPS_MAX);
-	for (uint32_t hop = 0; hop < opts->hop_count; hop++) {
-		if (opts->fanouts[hop] == 0)
-			return rung__fail(RUNG_E_INVAL,
-			                  "sampler: the fanout of hop %" PRIu32
-			                  " is 0; use at least 1, or omit the hop",
-			                  hop);
+	return rung__fail(RUNG_E_NOMEM, "sampler: no memory");
+}
+
+/* Copy the types and relations. */
+static int add_relations(struct rung_sampler *sampler, const struct rung_sampler_opts *opts)
+{
+	sampler->relations = rung__zalloc_array(opts->relation_count, sizeof(*sampler->relations));
+	sampler->types = rung__zalloc_array(opts->type_count, sizeof(*sampler->types));
+	if (!sampler->relations || !sampler->types)
+		return no_memory();
+	sampler->relation_count = opts->relation_count;
+	sampler->type_count = opts->type_count;
+	for (uint32_t i = 0; i < opts->type_count; i++) {
+		sampler->types[i].vertex_count = opts->type_counts[i];
+		sampler->types[i].hashed =
+			opts->type_counts[i] > rung__sampler_table_bytes / sizeof(uint32_t);
 	}
-	if (opts->draws != RUNG_DRAWS_ALL && opts->draws != RUNG_DRAWS_NEW)
-		return rung__fail(RUNG_E_INVAL,
-		                  "sampler: draws is %d; use RUNG_DRAWS_ALL or RUNG_DRAWS_NEW",
-		                  (int)opts->draws);
+	for (uint32_t i = 0; i < opts->relation_count; i++) {
+		const struct rung_sampler_relation *from = &opts->relations[i];
+		struct rung__sampled_relation *to = &sampler->relations[i];
+
+		to->source_type = from->source_type;
+		to->target_type = from->target_type;
+		memcpy(to->fanouts, from->fanouts, opts->hop_count * sizeof(*from->fanouts));
+		if (from->csc)
+			to->lists = (struct rung__lists){
+				.csc = *from->csc,
+				.degree_max = largest_degree(from->csc),
+				.resident_count = from->csc->edge_count,
+			};
+		else
+			to->lists = from->structure->lists;
+		to->tiered = to->lists.resident_count < to->lists.csc.edge_count;
+		/* with lists in a file, memory is short, and a batch waits for reads in any case */
+		sampler->types[to->source_type].hashed |= to->tiered;
+		sampler->tiered |= to->tiered;
+	}
 	return 0;
 }
 
-static int no_memory(const struct rung_sampler *sampler)
+/* Size the hash sets for the draws of all relations. */
+static int size_sets(struct rung_sampler *sampler)
 {
-	return rung__fail(RUNG_E_NOMEM, "sampler over %" PRIu64 " vertices: no memory",
-	                  sampler->lists.csc.vertex_count);
+	for (uint32_t i = 0; i < sampler->relation_count; i++) {
+		const struct rung__lists *lists = &sampler->relations[i].lists;
+		char where[32] = "";
+
+		/* positions in a list are stored where the ids will be, in index_bytes */
+		if (lists->csc.index_bytes == 4 && lists->degree_max > UINT32_MAX) {
+			if (sampler->typed)
+				snprintf(where, sizeof(where), "relation %" PRIu32 ": ", i);
+			return rung__fail(RUNG_E_NOSUP,
+			                  "sampler: %sa neighbour list has %" PRIu64
+			                  " ids of 4 bytes; at most %" PRIu32
+			                  " are supported; remove parallel edges",
+			                  where, lists->degree_max, UINT32_MAX);
+		}
+		sampler->set_size =
+			RUNG__MAX(sampler->set_size,
+		                  rung__draw_set_size(sampler->relations[i].fanouts,
+		                                      sampler->hop_count, lists->degree_max));
+	}
+	return 0;
+}
+
+/* Allocate the positions of a thread. */
+static int place_positions(struct rung_sampler *sampler, uint32_t thread)
+{
+	for (uint32_t i = 0; i < sampler->type_count; i++) {
+		struct rung__positions *positions = &sampler->spaces[thread].positions[i];
+
+		/* an earlier call may have failed after this allocation; free it */
+		rung__positions_fini(positions);
+		if (!rung__positions_init(positions, sampler->types[i].vertex_count,
+		                          sampler->types[i].hashed))
+			return rung__fail(RUNG_E_NOMEM,
+			                  "sampler over %" PRIu64 " vertices: no memory",
+			                  sampler->types[i].vertex_count);
+	}
+	return 0;
 }
 
 /* Allocate the spaces, their hash sets, and the positions of the first. */
@@ -67,75 +118,81 @@ static int make_spaces(struct rung_sampler *sampler)
 {
 	sampler->spaces = rung__zalloc_array(sampler->threads, sizeof(*sampler->spaces));
 	if (!sampler->spaces)
-		return no_memory(sampler);
-	for (uint32_t t = 0; t < sampler->threads && sampler->set_size; t++) {
-		sampler->spaces[t].set = rung__malloc_array(sampler->set_size, sizeof(uint64_t));
-		if (!sampler->spaces[t].set)
-			return no_memory(sampler);
+		return no_memory();
+	for (uint32_t t = 0; t < sampler->threads; t++) {
+		struct rung__space *space = &sampler->spaces[t];
+
+		space->positions =
+			rung__zalloc_array(sampler->type_count, sizeof(*space->positions));
+		if (!space->positions)
+			return no_memory();
+		if (sampler->set_size == 0)
+			continue;
+		space->set = rung__malloc_array(sampler->set_size, sizeof(uint64_t));
+		if (!space->set)
+			return no_memory();
 	}
-	return rung__positions_init(&sampler->spaces[0].positions, sampler->lists.csc.vertex_count,
-	                            sampler->hashed)
-	               ? 0
-	               : no_memory(sampler);
+	return place_positions(sampler, 0);
 }
 
 int rung__sampler_place_state(struct rung_sampler *sampler)
 {
-	for (uint32_t t = 1; t < sampler->threads && !sampler->spread; t++) {
-		/* an earlier call may have failed after this thread's positions were allocated;
-		 * free them */
-		rung__positions_fini(&sampler->spaces[t].positions);
-		if (!rung__positions_init(&sampler->spaces[t].positions,
-		                          sampler->lists.csc.vertex_count, sampler->hashed))
-			return no_memory(sampler);
-	}
-	sampler->spread = true;
-	return 0;
+	int rc = 0;
+
+	for (uint32_t t = 1; t < sampler->threads && !sampler->spread && rc == 0; t++)
+		rc = place_positions(sampler, t);
+	sampler->spread |= rc == 0;
+	return rc;
+}
+
+static int open_sampler(struct rung_sampler *sampler, const struct rung_sampler_opts *opts)
+{
+	int rc;
+
+	sampler->hop_count = opts->hop_count;
+	sampler->draws = opts->draws;
+	sampler->seed = opts->seed;
+	sampler->seed_type = opts->seed_type;
+	sampler->edge_positions = opts->edge_positions != 0;
+	rc = add_relations(sampler, opts);
+	if (rc == 0)
+		rc = size_sets(sampler);
+	if (rc < 0)
+		return rc;
+	sampler->threads = (uint32_t)rung__threads(
+		opts->threads == 0 && sampler->tiered ? TIERED_THREADS : opts->threads);
+	return make_spaces(sampler);
 }
 
 int rung_sampler_create(const struct rung_csc *csc, const struct rung_sampler_opts *caller_opts,
                         struct rung_sampler **sampler_out)
 {
 	struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
-	struct rung__lists lists;
+	struct rung_sampler_relation only = { .csc = csc };
 	struct rung_sampler *sampler;
+	uint64_t vertex_count;
+	bool typed;
 	int rc;
 
 	rc = rung__opts_copy_in(&opts, sizeof(opts), caller_opts, "rung_sampler_opts");
 	if (rc == 0)
-		rc = check_opts(csc, &opts);
+		rc = rung__sampler_check(csc, &opts);
 	if (rc < 0)
 		return rc;
-	if (csc) {
-		lists = (struct rung__lists){ .csc = *csc,
-			                      .degree_max = largest_degree(csc),
-			                      .resident_count = csc->edge_count };
-	} else {
-		lists = opts.structure->lists;
+	typed = opts.relations != NULL;
+	if (!typed) {
+		only.structure = opts.structure;
+		only.fanouts = opts.fanouts;
+		vertex_count = csc ? csc->vertex_count : opts.structure->lists.csc.vertex_count;
+		opts.relations = &only;
+		opts.type_counts = &vertex_count;
+		opts.relation_count = opts.type_count = 1;
 	}
-	/* positions in a list are stored where the ids will be, in index_bytes */
-	if (lists.csc.index_bytes == 4 && lists.degree_max > UINT32_MAX)
-		return rung__fail(RUNG_E_NOSUP,
-		                  "sampler: a neighbour list has %" PRIu64
-		                  " ids of 4 bytes; at most %" PRIu32
-		                  " are supported; remove parallel edges",
-		                  lists.degree_max, UINT32_MAX);
 	sampler = rung__zalloc(sizeof(*sampler));
 	if (!sampler)
-		return rung__fail(RUNG_E_NOMEM, "sampler: no memory");
-	sampler->lists = lists;
-	sampler->tiered = lists.resident_count < lists.csc.edge_count;
-	sampler->hop_count = opts.hop_count;
-	sampler->draws = opts.draws;
-	sampler->seed = opts.seed;
-	sampler->threads = (uint32_t)rung__threads(
-		opts.threads == 0 && sampler->tiered ? TIERED_THREADS : opts.threads);
-	memcpy(sampler->fanouts, opts.fanouts, opts.hop_count * sizeof(*opts.fanouts));
-	/* with lists in a file, memory is short, and a batch waits for reads in any case */
-	sampler->hashed = sampler->tiered ||
-	                  lists.csc.vertex_count > rung__sampler_table_bytes / sizeof(uint32_t);
-	sampler->set_size = rung__draw_set_size(opts.fanouts, opts.hop_count, lists.degree_max);
-	rc = make_spaces(sampler);
+		return no_memory();
+	sampler->typed = typed;
+	rc = open_sampler(sampler, &opts);
 	if (rc < 0) {
 		rung_sampler_destroy(sampler);
 		return rc;
@@ -149,11 +206,17 @@ void rung_sampler_destroy(struct rung_sampler *sampler)
 	if (!sampler)
 		return;
 	for (uint32_t t = 0; sampler->spaces && t < sampler->threads; t++) {
-		rung__positions_fini(&sampler->spaces[t].positions);
-		rung__free(sampler->spaces[t].set);
-		rung__cold_runs_fini(&sampler->spaces[t].cold);
+		struct rung__space *space = &sampler->spaces[t];
+
+		for (uint32_t i = 0; space->positions && i < sampler->type_count; i++)
+			rung__positions_fini(&space->positions[i]);
+		rung__free(space->positions);
+		rung__free(space->set);
+		rung__cold_runs_fini(&space->cold);
 	}
 	rung__free(sampler->spaces);
+	rung__free(sampler->relations);
+	rung__free(sampler->types);
 	rung__free(sampler);
 }
 

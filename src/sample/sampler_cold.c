@@ -176,12 +176,12 @@ static int deliver_run(struct request *request, uint64_t run, uint64_t *at)
 		const uint64_t id = rung__id_get(cold->bytes + *at * RUNG__LIST_BLOCK_BYTES, bytes,
 		                                 edge % request->block_entries + k);
 
-		if (id >= lists->csc.vertex_count)
+		if (id >= rung__lists_sources(lists))
 			return rung__fail(RUNG_E_RANGE,
 			                  "%s: entry %" PRIu64 " is %" PRIu64
 			                  ", not below the vertex count %" PRIu64
 			                  "; run rung verify, and stage the dataset again",
-			                  lists->path, edge + k, id, lists->csc.vertex_count);
+			                  lists->path, edge + k, id, rung__lists_sources(lists));
 		rung__id_set(request->drawn, bytes, slot + request->done + k, id);
 	}
 	request->done = count < left ? request->done + count : 0;
@@ -265,8 +265,8 @@ int rung__hop_blocks(const struct rung_sampler *sampler, const struct rung_batch
                      uint64_t batch_key, uint32_t hop, int (*add)(void *ctx, uint64_t block),
                      void *ctx)
 {
-	struct rung__lists lists = sampler->lists;
-	const struct rung_block *block = &batch->hops[hop].block;
+	struct rung__lists lists = sampler->relations[0].lists;
+	const struct rung_block *block = &batch->blocks[hop];
 	const uint64_t entries = RUNG__LIST_BLOCK_BYTES / lists.csc.index_bytes;
 	struct rung__cold_runs *cold = &sampler->spaces[0].cold;
 	uint64_t next = 0; /* blocks before it have been added */
@@ -274,8 +274,8 @@ int rung__hop_blocks(const struct rung_sampler *sampler, const struct rung_batch
 
 	lists.resident_count = 0; /* all lists count, as if none was in memory */
 	rc = collect_runs(&lists, rung__draw_hop_key(sampler->seed, batch_key, hop),
-	                  batch->vertices, 0, block->dst_count, block->indptr, &sampler->spaces[0],
-	                  NULL);
+	                  batch->types[0].vertices, 0, block->dst_count, block->indptr,
+	                  &sampler->spaces[0], NULL);
 	for (uint64_t run = 0; run < cold->count && rc == 0; run++) {
 		const uint64_t last =
 			(cold->edges[run] + cold->counts[cold->idx[run]] - 1) / entries;

@@ -42,6 +42,12 @@ uint64_t rung__draw_hop_key(uint64_t seed, uint64_t batch_key, uint32_t hop)
 	return rung__key_join(rung__key_join(seed, batch_key), hop);
 }
 
+uint64_t rung__draw_relation_key(uint64_t seed, uint64_t batch_key, uint32_t hop, uint32_t relation)
+{
+	/* hops are below 2^32, so that no two relations and hops share a key */
+	return rung__key_join(rung__key_join(seed, batch_key), hop | (uint64_t)relation << 32);
+}
+
 /* The draws of one vertex. The drawn positions are stored where the ids will be. */
 struct draw {
 	uint64_t degree;
@@ -155,6 +161,27 @@ void rung__draw_positions(uint64_t hop_key, uint64_t vertex, uint64_t degree, ui
 	struct draw d = { degree, count, { rung__key_join(hop_key, vertex) } };
 
 	draw_positions(&d, set, positions, 8);
+}
+
+void rung__draw_edges(const struct rung__lists *lists, uint64_t hop_key, const uint64_t *vertices,
+                      uint64_t first, uint64_t end, const uint64_t *indptr, uint64_t *set,
+                      uint64_t *edges)
+{
+	const bool packed = lists->csc.indptr == NULL;
+
+	for (uint64_t i = first; i < end; i++) {
+		const uint64_t count = indptr[i + 1] - indptr[i];
+		uint64_t *out = edges + indptr[i];
+		struct rung__list list;
+
+		if (count == 0)
+			continue;
+		list = rung__list_of(lists, vertices[i], packed);
+		if (count < list.degree)
+			rung__draw_positions(hop_key, vertices[i], list.degree, count, set, out);
+		for (uint64_t k = 0; k < count; k++)
+			out[k] = list.begin + (count < list.degree ? out[k] : k);
+	}
 }
 
 static inline const char *entry_at(const struct rung__lists *lists, unsigned bytes, uint64_t edge)

@@ -128,7 +128,7 @@ static uint64_t first_stray(const struct rung__lists *lists)
 #pragma omp parallel for num_threads(rung__threads(0)) reduction(min : first) schedule(static)
 	for (uint64_t e = 0; e < lists->resident_count; e++) {
 		if (rung__id_get(lists->csc.indices, lists->csc.index_bytes, e) >=
-		            lists->csc.vertex_count &&
+		            rung__lists_sources(lists) &&
 		    e < first)
 			first = e;
 	}
@@ -167,7 +167,7 @@ int rung__structure_finish(struct rung__structure *structure)
 		                  "; run rung verify, and stage the dataset again",
 		                  lists->path, at,
 		                  rung__id_get(lists->csc.indices, lists->csc.index_bytes, at),
-		                  lists->csc.vertex_count);
+		                  rung__lists_sources(lists));
 	return 0;
 }
 
@@ -267,7 +267,8 @@ int rung__structure_open(const struct rung_dataset *ds, const struct rung_plan *
 	structure->is_shared = is_shared;
 	structure->base.lists.csc = (struct rung_csc){ .vertex_count = info->vertex_count,
 		                                       .edge_count = info->edge_count,
-		                                       .index_bytes = info->index_bytes };
+		                                       .index_bytes = info->index_bytes,
+		                                       .source_count = info->source_count };
 	rc = open_offsets(ds, structure);
 	if (rc == 0 && plan->structure)
 		rc = open_blocks(ds, plan->structure, opts, reader_ops, structure);

@@ -348,7 +348,7 @@ Test(sampler, every_allocation_may_fail_and_the_batch_stays_usable)
 
 		rung__sampler_table_bytes = hashed / 2 ? 1 : UINT64_C(32) << 20;
 		for (limit = 0, rc = -1; rc < 0; limit++) {
-			cr_assert_lt(limit, 7);
+			cr_assert_lt(limit, 12);
 			rung__alloc_limit(limit);
 			rc = rung_sampler_create(&graph.csc, &opts, &sampler);
 			rung__alloc_limit(-1);

@@ -10,8 +10,14 @@
  * a prefix of those of hop t+1. Draws select positions in a list: both of two parallel edges can be
  * drawn. A list that is not longer than the fanout is used completely, in its order.
  *
- * The draws of a vertex depend on the seed of the sampler, the key of the batch, the hop and the
- * vertex only. Batches are therefore the same on any thread, one at a time (rung_sampler_sample())
+ * Typed graphs. With opts.relations, vertices have types, and each relation has the lists of its
+ * target type, whose entries are vertices of its source type, and its own fanouts. At each hop, all
+ * relations draw, in their order, for the vertices that the batch had before the hop. The vertices
+ * of each type are numbered separately. One type with one relation gives the batches of the same
+ * graph without types.
+ *
+ * The draws of a vertex depend on the seed of the sampler, the key of the batch, the hop, the
+ * vertex, and the number of the relation only. Batches are therefore the same on any thread, one at a time (rung_sampler_sample())
  * or many in parallel (rung_sampler_run()).
  *
  * Runs. rung_sampler_run() samples one batch per thread. By default its callback receives the
@@ -27,7 +33,10 @@
  * the fanout per thread. A run also holds one batch per thread, in order four, each as large as the
  * largest. With lists in a file, a thread also has buffers of 4 MiB for reading them, its hash
  * table counts every draw of a hop as a vertex, and each draw from a list in the file needs up to
- * 72 bytes more.
+ * 72 bytes more. In a typed graph, the bytes per vertex hold for each type: 4 per vertex of a type
+ * up to 32 MiB that is the source of no relation in a file, else 16 to 32 per vertex of this type
+ * in the largest batch. Positions of edges use 8 bytes per edge of a batch. After the largest batch
+ * nothing is allocated.
  */
 #ifndef RUNG_SAMPLER_H
 #define RUNG_SAMPLER_H
@@ -88,7 +97,8 @@ struct rung_sampler_opts {
 	const struct rung_sampler_relation *relations;
 	uint32_t relation_count;
 	uint32_t seed_type; /**< type of the seeds */
-	/** nonzero: blocks have the positions of their edges (struct rung_block) */
+	/** nonzero: blocks have the positions of their edges (struct rung_block). They are drawn a
+	 * second time, without reading the lists */
 	int edge_positions;
 };
 
@@ -138,8 +148,9 @@ struct rung_typed_batch {
  * Create a sampler for a graph. See Memory at the top of this file.
  *
  * @param csc          borrowed until the sampler is destroyed; arrays that were checked by
- *                     rung_csc_check() or loaded by rung. NULL with opts->structure
- * @param opts         fanouts, seed and threads; copied
+ *                     rung_csc_check() or loaded by rung. NULL with opts->structure and with
+ *                     opts->relations
+ * @param opts         fanouts, seed, threads, types and relations; copied, but not their graphs
  * @param sampler_out  free it with rung_sampler_destroy()
  * @return 0, RUNG_E_INVAL, RUNG_E_NOMEM, RUNG_E_NOSUP (a list of 2^32 ids of 4 bytes)
  *
@@ -188,7 +199,7 @@ RUNG_API void rung_batch_destroy(struct rung_batch *batch);
 /**
  * Sample one batch.
  *
- * @param seeds       [seed_count] vertices, each at most once
+ * @param seeds       [seed_count] vertices, each at most once; of opts.seed_type in a typed graph
  * @param seed_count  at least 1
  * @param batch_key   determines all draws, with the seed of the sampler. Use a running number
  * @param batch       filled; keeps its content until it is filled again
@@ -198,7 +209,7 @@ RUNG_API void rung_batch_destroy(struct rung_batch *batch);
  *         be filled again
  *
  * Threads: one call per sampler at a time; the call itself uses the threads of the sampler, or
- * one if some lists are in a file.
+ * one for lists that are partly in a file.
  */
 RUNG_API int rung_sampler_sample(struct rung_sampler *sampler, const uint64_t *seeds,
                                  uint64_t seed_count, uint64_t batch_key, struct rung_batch *batch);

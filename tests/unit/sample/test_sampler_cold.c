@@ -70,7 +70,7 @@ static void make_graph(unsigned index_bytes)
 	cr_assert_eq(rung__offsets_add(&writer, "test", indptr + 1001, VERTICES - 1000), 0);
 	cr_assert(writer.wide_count > 0 && writer.wide_count < 10);
 	*lists = (struct rung__lists){
-		.csc = { VERTICES, pair.csc.edge_count, NULL, indices, index_bytes },
+		.csc = { VERTICES, pair.csc.edge_count, NULL, indices, index_bytes, 0 },
 		.offsets = rung__offsets_of(pair.block, VERTICES),
 		.degree_max = writer.degree_max,
 		.read = read_blocks,

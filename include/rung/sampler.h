@@ -17,8 +17,8 @@
  * graph without types.
  *
  * The draws of a vertex depend on the seed of the sampler, the key of the batch, the hop, the
- * vertex, and the number of the relation only. Batches are therefore the same on any thread, one at a time (rung_sampler_sample())
- * or many in parallel (rung_sampler_run()).
+ * vertex and the number of the relation only. Batches are therefore the same on any thread, one at
+ * a time (rung_sampler_sample()) or many in parallel (rung_sampler_run()).
  *
  * Runs. rung_sampler_run() samples one batch per thread. By default its callback receives the
  * batches in order, one at a time, on any of the threads, while other threads sample up to four

@@ -212,7 +212,6 @@ static int list_edges(const struct hop *hop, const struct rung__space *spaces, u
 	int rc = rung__batch_reserve_u64(&hop->out->edges, &hop->out->edges_capacity,
 	                                 RUNG__MAX(hop->out->indptr[hop->dst_count], 1));
 
-	(void)spaces, (void)threads; /* without OpenMP */
 	if (rc < 0)
 		return rc;
 #pragma omp parallel num_threads(rung__threads(threads)) if (threads > 1)

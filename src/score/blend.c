@@ -280,9 +280,25 @@ static int sample_runs(rung__presample_fn presample, const void *graph,
 	return presample(graph, &run, counts);
 }
 
-int rung__blend(rung__presample_fn presample, const void *graph, const struct rung__run *run,
-                uint64_t vertex_count, float *score)
+/* Correct the scores of every type by its part of the counts. */
+static int correct_types(const struct rung__blend_counts *counted, const uint64_t *type_counts,
+                         uint32_t type_count, int threads, float *const *scores)
 {
+	struct rung__blend_counts of_type = *counted;
+	int rc = 0;
+
+	for (uint32_t i = 0; rc == 0 && i < type_count; i++) {
+		rc = rung__blend_correct(&of_type, type_counts[i], threads, scores[i]);
+		of_type.counts += type_counts[i];
+		of_type.apart += type_counts[i];
+	}
+	return rc;
+}
+
+int rung__blend(rung__presample_fn presample, const void *graph, const struct rung__run *run,
+                const uint64_t *type_counts, uint32_t type_count, float *const *scores)
+{
+	const uint64_t vertex_count = rung__total(type_counts, type_count);
 	uint32_t *counts = rung__zalloc_array(vertex_count, sizeof(*counts));
 	uint32_t *apart = rung__zalloc_array(vertex_count, sizeof(*apart));
 	const uint64_t batch_count = RUNG__MAX(2, run->batch_count),
@@ -304,7 +320,7 @@ int rung__blend(rung__presample_fn presample, const void *graph, const struct ru
 		rc = sample_runs(presample, graph, run, counted.batches, repeated, vertex_count,
 		                 counts, apart);
 	if (rc == 0 && run->train_count)
-		rc = rung__blend_correct(&counted, vertex_count, run->threads, score);
+		rc = correct_types(&counted, type_counts, type_count, run->threads, scores);
 	rung__free(counts);
 	rung__free(apart);
 	return rc;

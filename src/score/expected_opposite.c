@@ -6,7 +6,6 @@
  * permutation hashing: Li, Owen, Zhang, "One Permutation Hashing", 2012). The minima do not depend
  * on the order of the edges.
  */
-#include "edges/edges.h"
 #include "graph/graph.h"
 #include "score/expected.h"
 
@@ -52,23 +51,10 @@ static int add_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 
 static int sketch_relation(const struct expected_relation *rel, struct sketch *sketch)
 {
-	const struct rung_csc *csc = rel->relation->csc;
-
 	for (unsigned i = 0; i < BUCKETS; i++)
 		sketch->forth[i] = sketch->back[i] = UINT64_MAX;
 	sketch->threads = rel->ex->scoring->threads;
-	if (csc) {
-		const struct rung__edge_chunk all = {
-			.vertex_count = csc->vertex_count,
-			.indptr = csc->indptr,
-			.edge_count = csc->edge_count,
-			.indices = csc->indices,
-			.index_bytes = csc->index_bytes,
-		};
-
-		return add_chunk(sketch, &all);
-	}
-	return rung__edges_pass(rel->relation->edges, add_chunk, sketch);
+	return rung__scoring_chunks(rel->relation, add_chunk, sketch);
 }
 
 static bool may_oppose(const struct expected_relation *rel, const struct expected_relation *other)

@@ -14,6 +14,16 @@ static inline uint64_t rung__epoch_batches(uint64_t train_count, uint32_t batch_
 	return train_count / batch_size + (train_count % batch_size != 0);
 }
 
+/** Vertices of all types. */
+static inline uint64_t rung__total(const uint64_t *type_counts, uint32_t type_count)
+{
+	uint64_t total = 0;
+
+	for (uint32_t i = 0; i < type_count; i++)
+		total += type_counts[i];
+	return total;
+}
+
 /** A run of batches: each epoch is all train vertices in a different order, cut into batches. */
 struct rung__run {
 	const uint64_t *train; /**< [train_count] distinct ids; NULL: every vertex */
@@ -81,14 +91,16 @@ typedef int (*rung__presample_fn)(const void *graph, const struct rung__run *run
  * @param presample, graph  the function that samples a run, and its context
  * @param run               batch_count is for each of the two runs, at least 2 are used;
  *                          batch_first, again and progress_* are set here
- * @param score [vertex_count] in: the predicted -log(1 - P), 0 is never, infinity
- *                          always; out: as corrected
+ * @param type_counts       [type_count] vertices of each type, which `presample` counts one type
+ *                          after the other
+ * @param scores            [type_count][vertices] in: the predicted -log(1 - P), 0 is never,
+ *                          infinity always; out: as corrected, each type with its own bins
  * @return 0, RUNG_E_NOMEM, or an error of `presample`
  *
  * Memory: 8 bytes per vertex plus that of `presample`.
  */
 int rung__blend(rung__presample_fn presample, const void *graph, const struct rung__run *run,
-                uint64_t vertex_count, float *score);
+                const uint64_t *type_counts, uint32_t type_count, float *const *scores);
 
 /** Counts of two runs. */
 struct rung__blend_counts {

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Count sampled batches of a graph in files. Many batches advance together hop by hop, and one pass
- * over the edges draws for all of them. Because a draw depends only on seed, batch, hop and vertex,
- * the batches equal those that rung__presample() samples in memory.
+ * Count sampled batches of a graph in files, or of a typed graph. Many batches advance together hop
+ * by hop, and one pass over the edges draws for all of them. Because a draw depends only on seed,
+ * batch, hop, relation and vertex, the batches of a graph of one type equal those that
+ * rung__presample() samples in memory.
+ *
+ * Vertices are numbered over all types, in the order of the types. At each hop every relation draws
+ * for the vertices that its target type had before the hop, and the vertices that all of them have
+ * drawn are added after that.
  *
  * The content of the batches is one sorted array of keys (vertex, batch, whether it is new), so a
  * pass processes the vertices in order. Drawn vertices are appended to another array, sorted, and
@@ -13,17 +18,21 @@
 
 #include <string.h>
 
-#include "edges/edges.h"
+#include "base/random.h"
 #include "graph/graph.h"
+#include "score/state.h"
 #include "sort/radix.h"
 #include "sample/sample.h"
 
-#define GROUP_BITS 12u   /* batches of a group, at most 2^12 */
-#define ENTRIES    1024u /* entries (vertices of batches) for which the threads draw at a time */
+#define GROUP_BITS 12u /* batches of a group, at most 2^12 */
+/* keys that are sorted at once, and positions in a batch, are 32-bit numbers */
+#define CAPACITY_MAX ((uint64_t)UINT32_MAX)
+#define ENTRIES      1024u /* entries (vertices of batches) for which the threads draw at a time */
 /* the arrays are too short, which is not a failure if a smaller group is possible */
 #define TOO_SHORT 1
 
-/* A key is vertex << (GROUP_BITS + 1) | batch of the group << 1 | 1 if the last hop added it. */
+/* A key is vertex (numbered over all types) << (GROUP_BITS + 1) | batch of the group << 1 | 1 if
+ * the last hop added it. */
 static uint64_t vertex_of(uint64_t key)
 {
 	return key >> (GROUP_BITS + 1);
@@ -36,6 +45,10 @@ struct lockstep {
 	uint64_t batch_first; /* first batch of the group, in the run */
 	uint64_t batch_count;
 	uint32_t hop;
+	uint32_t relation; /* the relation of the current pass */
+	/* [type_count + 1] number of the first vertex of each type; their total */
+	uint64_t *bases;
+	uint64_t *memory;               /* of the next three arrays */
 	uint64_t *held, *drawn, *spare; /* [capacity] keys of the batches; drawn keys; scratch */
 	uint64_t held_count, drawn_count, capacity;
 	/* position in `held` of the first entry whose vertex is not finished in this pass */
@@ -91,6 +104,18 @@ static int merge_drawn(struct lockstep *ls)
 
 /* ---- drawing ---- */
 
+/* The relation of the current pass. */
+static const struct rung__typed_relation *relation_of(const struct lockstep *ls)
+{
+	return &ls->from->graph->relations[ls->relation];
+}
+
+/* The vertex of a key, as the relation of the current pass counts it. */
+static uint64_t target_of(const struct lockstep *ls, uint64_t key)
+{
+	return vertex_of(key) - ls->bases[relation_of(ls)->target_type];
+}
+
 /* The key for the draws of the entry's batch, as rung__presample() uses it. */
 static uint64_t batch_key(const struct lockstep *ls, uint64_t key)
 {
@@ -108,32 +133,45 @@ struct hop_entry {
 	uint64_t scratch; /* position of its draws in `drawn` */
 };
 
+/* The number of the source vertex that entry i of a chunk names. */
+static uint64_t drawn_vertex(const struct lockstep *ls, const struct rung__edge_chunk *chunk,
+                             uint64_t i)
+{
+	return ls->bases[relation_of(ls)->source_type] +
+	       rung__id_get(chunk->indices, chunk->index_bytes, i);
+}
+
+/* The common part of the keys of all draws of an entry's batch, hop and relation. The first
+ * relation has the keys of an untyped graph. */
+static uint64_t draw_key(const struct lockstep *ls, uint64_t key)
+{
+	const uint64_t hop_key = rung__draw_hop_key(ls->seed, batch_key(ls, key), ls->hop);
+
+	return ls->relation ? rung__key_join(hop_key, ls->relation) : hop_key;
+}
+
 /* Draw for one entry into its part of `drawn`. The positions are drawn for the whole list, even if
  * only some of them are in this chunk: they depend on nothing else. */
 static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk,
                        const struct hop_entry *entry, uint64_t *set)
 {
 	const uint64_t batch = (entry->key & ((UINT64_C(1) << (GROUP_BITS + 1)) - 1)) | 1;
-	const uint64_t hop_key = rung__draw_hop_key(ls->seed, batch_key(ls, entry->key), ls->hop);
 	uint64_t *positions = set + ls->set_size, *to = ls->drawn + entry->scratch;
 	uint64_t taken = 0;
 
 	if (entry->count == entry->degree) {
 		for (uint64_t i = entry->begin; i < entry->end; i++)
-			to[taken++] = rung__id_get(chunk->indices, chunk->index_bytes, i)
-			                      << (GROUP_BITS + 1) |
-			              batch;
+			to[taken++] = drawn_vertex(ls, chunk, i) << (GROUP_BITS + 1) | batch;
 		return;
 	}
-	rung__draw_positions(hop_key, vertex_of(entry->key), entry->degree, entry->count, set,
-	                     positions);
+	rung__draw_positions(draw_key(ls, entry->key), target_of(ls, entry->key), entry->degree,
+	                     entry->count, set, positions);
 	for (uint64_t i = 0; i < entry->count; i++) {
 		/* wraps around to a large number for a position before the chunk */
 		const uint64_t place = positions[i] - entry->skipped;
 
 		if (place < entry->end - entry->begin)
-			to[taken++] = rung__id_get(chunk->indices, chunk->index_bytes,
-			                           entry->begin + place)
+			to[taken++] = drawn_vertex(ls, chunk, entry->begin + place)
 			                      << (GROUP_BITS + 1) |
 			              batch;
 	}
@@ -147,22 +185,22 @@ static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk
 static unsigned next_entries(struct lockstep *ls, const struct rung__edge_chunk *chunk,
                              uint64_t *at, struct hop_entry *entries)
 {
-	const struct rung_sampler_opts *opts = &ls->from->sampler_opts;
-	const uint64_t vertex_end = chunk->vertex_first + chunk->vertex_count;
+	const uint64_t vertex_end =
+		ls->bases[relation_of(ls)->target_type] + chunk->vertex_first + chunk->vertex_count;
 	unsigned count = 0;
 
 	for (; count < ENTRIES && *at < ls->held_count && vertex_of(ls->held[*at]) < vertex_end;
 	     (*at)++) {
-		const uint64_t key = ls->held[*at], i = vertex_of(key) - chunk->vertex_first;
+		const uint64_t key = ls->held[*at], i = target_of(ls, key) - chunk->vertex_first;
 		struct hop_entry *entry = &entries[count];
 		uint64_t most;
 
-		if (opts->draws == RUNG_DRAWS_NEW && !(key & 1))
+		if (ls->from->draws == RUNG_DRAWS_NEW && !(key & 1))
 			continue;
 		*entry = (struct hop_entry){ .key = key,
 			                     .degree = chunk->indptr[i + 1] - chunk->indptr[i],
 			                     .scratch = ls->drawn_count };
-		entry->count = rung__draw_count(opts->fanouts[ls->hop], entry->degree);
+		entry->count = rung__draw_count(relation_of(ls)->fanouts[ls->hop], entry->degree);
 		rung__edge_chunk_list(chunk, i, &entry->begin, &entry->end);
 		entry->skipped = chunk->edge_first + entry->begin - chunk->indptr[i];
 		most = RUNG__MIN(entry->count, entry->end - entry->begin);
@@ -177,7 +215,8 @@ static unsigned next_entries(struct lockstep *ls, const struct rung__edge_chunk 
 static int draw_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 {
 	struct lockstep *ls = ctx;
-	const uint64_t vertex_last = chunk->vertex_first + chunk->vertex_count - 1;
+	const uint64_t vertex_last = ls->bases[relation_of(ls)->target_type] + chunk->vertex_first +
+	                             chunk->vertex_count - 1;
 	struct hop_entry entries[ENTRIES];
 	uint64_t at = ls->at;
 
@@ -213,6 +252,7 @@ static int draw_chunk(void *ctx, const struct rung__edge_chunk *chunk)
 static int hold_seeds(struct lockstep *ls)
 {
 	const struct rung__run *run = ls->run;
+	const uint64_t base = ls->bases[ls->from->graph->seed_type];
 	uint64_t *seeds = ls->spare;
 
 	ls->held_count = 0;
@@ -221,24 +261,47 @@ static int hold_seeds(struct lockstep *ls)
 
 		if (RUNG__MIN(run->batch_size, run->train_count) > ls->capacity - ls->held_count)
 			return TOO_SHORT;
-		count = rung__run_seeds(run, ls->from->sampler_opts.seed,
-		                        run->batch_first + ls->batch_first + b, seeds);
+		count = rung__run_seeds(run, ls->from->seed, run->batch_first + ls->batch_first + b,
+		                        seeds);
 		for (uint64_t i = 0; i < count; i++)
-			ls->held[ls->held_count++] = seeds[i] << (GROUP_BITS + 1) | b << 1 | 1;
+			ls->held[ls->held_count++] =
+				(base + seeds[i]) << (GROUP_BITS + 1) | b << 1 | 1;
 	}
 	rung__radix_sort_keys(&ls->held, &ls->spare, ls->held_count, ls->key_bits);
 	return 0;
 }
 
+/* Draw from the lists of a relation, if it draws at this hop. */
+static int draw_relation(struct lockstep *ls)
+{
+	const struct rung__typed_relation *relation = relation_of(ls);
+	uint64_t end = ls->held_count;
+
+	if (relation->fanouts[ls->hop] == 0)
+		return 0;
+	/* the first entry of the target type */
+	ls->at = 0;
+	while (ls->at < end) {
+		const uint64_t middle = ls->at + (end - ls->at) / 2;
+
+		if (vertex_of(ls->held[middle]) < ls->bases[relation->target_type])
+			ls->at = middle + 1;
+		else
+			end = middle;
+	}
+	return rung__scoring_chunks(relation, draw_chunk, ls);
+}
+
 /* @return 0, TOO_SHORT, or a failure */
 static int sample_group(struct lockstep *ls)
 {
+	const uint32_t relation_count = ls->from->graph->relation_count;
 	int rc = hold_seeds(ls);
 
-	for (ls->hop = 0; rc == 0 && ls->hop < ls->from->sampler_opts.hop_count; ls->hop++) {
-		ls->at = 0;
+	for (ls->hop = 0; rc == 0 && ls->hop < ls->from->hop_count; ls->hop++) {
 		ls->drawn_count = 0;
-		rc = rung__edges_pass(ls->from->edges, draw_chunk, ls);
+		for (ls->relation = 0; rc == 0 && ls->relation < relation_count; ls->relation++)
+			rc = draw_relation(ls);
 		++*ls->from->edge_passes;
 		if (rc != 0)
 			return rc;
@@ -246,6 +309,21 @@ static int sample_group(struct lockstep *ls)
 		rc = merge_drawn(ls);
 	}
 	return rc;
+}
+
+/* Allocate the arrays of keys for this capacity, in place of the ones before. */
+static int alloc_keys(struct lockstep *ls)
+{
+	rung__free(ls->memory);
+	ls->memory = rung__malloc_array(ls->capacity, 3 * sizeof(*ls->memory));
+	if (!ls->memory)
+		return rung__fail(RUNG_E_NOMEM,
+		                  "presample: no memory for batches of %" PRIu64 " vertices",
+		                  ls->capacity);
+	ls->held = ls->memory;
+	ls->drawn = ls->memory + ls->capacity;
+	ls->spare = ls->memory + 2 * ls->capacity;
+	return 0;
 }
 
 /* Sample all batches, in groups that fit. A group that was too large determines the size of the
@@ -259,6 +337,13 @@ static int sample_run(struct lockstep *ls, uint32_t *counts)
 	while (ls->batch_first < run->batch_count) {
 		ls->batch_count = RUNG__MIN(group, run->batch_count - ls->batch_first);
 		rc = sample_group(ls);
+		if (rc == TOO_SHORT && ls->batch_count == 1 && ls->from->grows &&
+		    ls->capacity < CAPACITY_MAX) {
+			ls->capacity = RUNG__MIN(2 * ls->capacity, CAPACITY_MAX);
+			rc = alloc_keys(ls);
+			if (rc == 0)
+				continue;
+		}
 		if (rc == TOO_SHORT && ls->batch_count == 1)
 			return rung__fail(RUNG_E_INVAL,
 			                  "presample: a batch of %" PRIu32
@@ -294,49 +379,60 @@ static unsigned bits_of(uint64_t vertex_count)
 	return bits;
 }
 
-/* The largest number of positions of an entry; a fanout of "all" needs no positions. */
-static uint64_t draws_max(const struct rung_sampler_opts *opts)
+/* Sizes of the buffers of a thread: the largest that any relation needs. A fanout of "all" needs no
+ * positions. */
+static void measure_draws(struct lockstep *ls)
 {
-	uint64_t most = 1;
+	const struct rung__typed_graph *graph = ls->from->graph;
 
-	for (uint32_t hop = 0; hop < opts->hop_count; hop++)
-		most = opts->fanouts[hop] == UINT32_MAX
-		               ? most
-		               : RUNG__MAX(most, (uint64_t)opts->fanouts[hop]);
-	return most;
+	ls->draws_max = 1;
+	for (uint32_t r = 0; r < graph->relation_count; r++) {
+		const uint32_t *fanouts = graph->relations[r].fanouts;
+		const uint64_t slots =
+			rung__draw_set_size(fanouts, ls->from->hop_count, UINT64_MAX);
+
+		ls->set_size = RUNG__MAX(ls->set_size, slots);
+		for (uint32_t hop = 0; hop < ls->from->hop_count; hop++)
+			ls->draws_max = fanouts[hop] == UINT32_MAX
+			                        ? ls->draws_max
+			                        : RUNG__MAX(ls->draws_max, (uint64_t)fanouts[hop]);
+	}
+}
+
+/* Number the vertices over all types. */
+static void number_types(struct lockstep *ls)
+{
+	const struct rung__typed_graph *graph = ls->from->graph;
+
+	ls->bases[0] = 0;
+	for (uint32_t i = 0; i < graph->type_count; i++)
+		ls->bases[i + 1] = ls->bases[i] + graph->type_counts[i];
+	ls->key_bits = bits_of(ls->bases[graph->type_count]);
 }
 
 int rung__presample_files(const void *graph, const struct rung__run *run, uint32_t *counts)
 {
 	const struct rung__file_presample *from = graph;
-	struct lockstep ls = { .from = from,
-		               .run = run,
-		               .seed = rung__run_seed(from->sampler_opts.seed) };
-	uint64_t *memory;
+	struct lockstep ls = { .from = from, .run = run, .seed = rung__run_seed(from->seed) };
 	int rc;
 
 	if (run->batch_count == 0 || run->train_count == 0)
 		return 0;
-	ls.key_bits = bits_of(from->vertex_count);
-	ls.draws_max = draws_max(&from->sampler_opts);
-	ls.set_size = rung__draw_set_size(from->sampler_opts.fanouts, from->sampler_opts.hop_count,
-	                                  UINT64_MAX);
-	/* keys that are sorted at once, and positions in a batch, are 32-bit numbers */
-	ls.capacity = RUNG__MIN(from->memory_bytes / (3 * sizeof(*memory)), (uint64_t)UINT32_MAX);
-	memory = rung__malloc_array(ls.capacity, 3 * sizeof(*memory));
+	measure_draws(&ls);
+	ls.capacity = RUNG__MIN(from->memory_bytes / (3 * sizeof(*ls.memory)), CAPACITY_MAX);
+	ls.bases = rung__malloc_array(from->graph->type_count + UINT64_C(1), sizeof(*ls.bases));
 	ls.sets = rung__malloc_array((uint64_t)run->threads,
 	                             (size_t)((ls.set_size + ls.draws_max) * sizeof(*ls.sets)));
-	if (!memory || !ls.sets) {
-		rc = rung__fail(RUNG_E_NOMEM,
-		                "presample: no memory for batches of %" PRIu64 " vertices",
-		                ls.capacity);
-	} else {
-		ls.held = memory;
-		ls.drawn = memory + ls.capacity;
-		ls.spare = memory + 2 * ls.capacity;
+	rc = alloc_keys(&ls);
+	if (rc == 0 && (!ls.bases || !ls.sets))
+		rc = rung__fail(RUNG_E_NOMEM, "presample: no memory for the draws of %d threads",
+		                run->threads);
+	if (rc == 0) {
+		number_types(&ls);
 		rc = sample_run(&ls, counts);
 	}
-	rung__free(memory);
+	rung__free(ls.memory);
+	rung__free(ls.bases);
 	rung__free(ls.sets);
 	return rc;
 }

@@ -80,6 +80,13 @@ int rung__score_typed(const struct rung__typed_graph *graph, const struct rung_s
 	struct rung__scoring scoring = { .graph = graph, .scores = scores_out };
 	int rc = check_graph(graph);
 
+	for (uint32_t r = 0; rc == 0 && scores_out->edges && r < graph->relation_count; r++) {
+		if (scores_out->edges[r] && !(scores_out->lists && scores_out->lists[r]))
+			rc = rung__fail(RUNG_E_INVAL,
+			                "relation %" PRIu32
+			                ": scores of edges without those of lists; give both",
+			                r);
+	}
 	if (rc < 0)
 		return rc;
 	if (opts->method != RUNG_SCORE_DEFAULT && opts->method != RUNG_SCORE_EXPECTED &&

@@ -4,6 +4,7 @@
 #define RUNG_SCORE_STATE_H
 
 #include "base/base.h"
+#include "edges/edges.h"
 #include "rung/rank.h"
 #include "propagation/propagation.h"
 #include "score/typed.h"
@@ -34,6 +35,11 @@ int rung__scoring_propagation(const struct rung__scoring *scoring,
                               const struct rung__typed_relation *relation,
                               struct rung__propagation_opts *opts,
                               struct rung__propagation **prop_out);
+
+/** Read the edges of a relation once, as rung__edges_pass() does; those in memory are one chunk.
+ * score_passes.c */
+int rung__scoring_chunks(const struct rung__typed_relation *relation,
+                         int (*work)(void *ctx, const struct rung__edge_chunk *chunk), void *ctx);
 
 /** Number of edges of a relation. score_passes.c */
 int rung__scoring_edge_count(const struct rung__typed_relation *relation, uint64_t *count_out);

@@ -32,7 +32,7 @@ struct rung__typed_scores {
 	 * vertex, which is not empty; the array, or an entry, may be NULL */
 	float *const *lists;
 	/** the same: a hop of the batch draws a given edge of the list of the vertex, whichever it
-	 * is. rung__typed_edge_rows() */
+	 * is (rung__typed_edge_rows()). A relation with `edges` must have `lists` too */
 	float *const *edges;
 };
 

@@ -379,6 +379,8 @@ struct told {
 	int fail_at;
 };
 
+static const uint64_t told_count = 200;
+
 static int tell(const void *graph, const struct rung__run *run, uint32_t *counts)
 {
 	struct told *told = (struct told *)graph;
@@ -409,7 +411,7 @@ Test(blend, two_runs_are_sampled_the_second_beginning_with_the_same_seeds)
 		score[v] = found[v] = 0.01f * (float)(v + 1);
 		counts[v] = v == 7 ? 75 : v >= 100 && v < 175;
 	}
-	cr_assert_eq(rung__blend(tell, &told, &run, 200, found), 0);
+	cr_assert_eq(rung__blend(tell, &told, &run, &told_count, 1, (float *[]){ found }), 0);
 	cr_assert_eq(told.batches, 75);
 	cr_assert_eq(told.again_batches, 5);
 	cr_assert_eq(rung__blend_correct(&(struct rung__blend_counts){ counts, 75, apart, 5, 500 },
@@ -418,7 +420,8 @@ Test(blend, two_runs_are_sampled_the_second_beginning_with_the_same_seeds)
 	cr_assert_eq(memcmp(found, score, sizeof(score)), 0);
 	for (int fail_at = 0; fail_at < 3; fail_at++) {
 		told = (struct told){ .fail_at = fail_at };
-		cr_assert_eq(rung__blend(tell, &told, &run, 200, found), RUNG_E_CANCELED);
+		cr_assert_eq(rung__blend(tell, &told, &run, &told_count, 1, (float *[]){ found }),
+		             RUNG_E_CANCELED);
 	}
 }
 
@@ -435,7 +438,7 @@ Test(blend, every_allocation_may_fail)
 		int rc;
 
 		rung__alloc_limit(limit);
-		rc = rung__blend(tell, &told, &run, 200, score);
+		rc = rung__blend(tell, &told, &run, &told_count, 1, (float *[]){ score });
 		rung__alloc_limit(-1);
 		if (rc == 0)
 			break;

@@ -66,13 +66,23 @@ static struct rung_sampler_opts opts_of(const uint32_t *fanouts, uint32_t hop_co
 
 static uint64_t passes;
 
+/* The graph of the result is valid until the next call. */
 static struct rung__file_presample from_files(const struct files *files,
                                               struct rung_sampler_opts opts, uint64_t memory_bytes)
 {
+	static const uint64_t vertex_count = VERTICES;
+	static struct rung__typed_relation relation;
+	static const struct rung__typed_graph graph = { .type_counts = &vertex_count,
+		                                        .type_count = 1,
+		                                        .relations = &relation,
+		                                        .relation_count = 1 };
+
+	relation = (struct rung__typed_relation){ .edges = files->edges, .fanouts = opts.fanouts };
 	return (struct rung__file_presample){
-		.edges = files->edges,
-		.vertex_count = VERTICES,
-		.sampler_opts = opts,
+		.graph = &graph,
+		.hop_count = opts.hop_count,
+		.draws = opts.draws,
+		.seed = opts.seed,
 		.memory_bytes = memory_bytes,
 		.edge_passes = &passes,
 	};
@@ -82,7 +92,9 @@ static struct rung__file_presample from_files(const struct files *files,
 static uint64_t assert_same_counts(const struct test_graph *graph,
                                    const struct rung__file_presample *from, struct rung__run run)
 {
-	const struct rung__presample_graph in_memory = { &graph->csc, from->sampler_opts };
+	const struct rung__presample_graph in_memory = {
+		&graph->csc, opts_of(from->graph->relations->fanouts, from->hop_count, from->draws)
+	};
 	uint32_t wanted[VERTICES] = { 0 }, counts[VERTICES];
 
 	passes = 0;
@@ -167,12 +179,17 @@ Test(presample_files, blend_gives_the_same_bits)
 	const struct rung__run run = {
 		.train_count = 300, .batch_size = 10, .batch_count = 20, .threads = 2
 	};
+	const uint64_t count = VERTICES;
 	float score[VERTICES], wanted[VERTICES];
 
 	for (uint64_t v = 0; v < VERTICES; v++)
 		score[v] = wanted[v] = 0.001f * (float)(v % 77 + 1);
-	cr_assert_eq(rung__blend(rung__presample, &in_memory, &run, VERTICES, wanted), 0);
-	cr_assert_eq(rung__blend(rung__presample_files, &from, &run, VERTICES, score), 0);
+	cr_assert_eq(
+		rung__blend(rung__presample, &in_memory, &run, &count, 1, (float *[]){ wanted }),
+		0);
+	cr_assert_eq(
+		rung__blend(rung__presample_files, &from, &run, &count, 1, (float *[]){ score }),
+		0);
 	cr_assert_eq(memcmp(score, wanted, sizeof(score)), 0);
 	close_files(&files);
 	test_graph_fini(&graph);

@@ -257,4 +257,29 @@ static inline void simulated_fini(const struct typed *typed, struct simulated *s
 	}
 }
 
+/* Papers that cite papers, with authors, fields and institutions. */
+static inline void init_academic(struct typed *typed, uint64_t papers)
+{
+	static const uint32_t cites[] = { 5, 3 }, writes[] = { 3, 2 }, written[] = { 2, 3 },
+			      about[] = { 2, 1 }, of_field[] = { 0, 4 }, works[] = { 1, 1 };
+	const uint64_t counts[] = { papers, 2 * papers, papers / 10, papers / 20 };
+
+	typed_init(typed, 4, counts);
+	typed_add_random(typed, 0, 0, 6 * papers, 1, cites, 4);
+	typed_add_random(typed, 1, 0, 3 * papers, 2, writes, 8);
+	typed_add_reverse(typed, 1, written, 4);
+	typed_add_random(typed, 2, 0, 2 * papers, 3, about, 4);
+	typed_add_reverse(typed, 3, of_field, 4);
+	typed_add_random(typed, 3, 1, papers, 4, works, 4);
+}
+
+static inline struct rung_score_opts expected_opts(uint32_t hop_count, enum rung_draws draws)
+{
+	return (struct rung_score_opts){ .size = sizeof(struct rung_score_opts),
+		                         .method = RUNG_SCORE_EXPECTED,
+		                         .hop_count = hop_count,
+		                         .batch_size = 7,
+		                         .draws = draws };
+}
+
 #endif

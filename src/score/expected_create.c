@@ -137,36 +137,53 @@ static bool draws(const struct expected_relation *rel)
 	return any && (rel->edge_count > 0 || rel->source == rel->target);
 }
 
-int rung__expected_open(struct expected *ex)
+static int open_pass(struct expected *ex, struct expected_relation *rel)
 {
 	const struct rung__scoring *scoring = ex->scoring;
-	const uint32_t hops = scoring->opts->hop_count, count = scoring->graph->relation_count;
+	const uint32_t hops = scoring->opts->hop_count;
+	const bool alone = scoring->graph->relation_count == 1;
+	struct rung__propagation_opts opts = {
+		.drop_loops = rel->source == rel->target,
+		.width_max = hops > 1 ? hops + 1 + ex->signs : 0,
+		.source_count = rel->source == rel->target ? 0 : rel->source->count,
+		.sums = rel->source->sums,
+		.pass_total = hops,
+		.other_bytes = array_bytes(ex),
+		.progress = !alone && scoring->opts->progress ? report_relation : NULL,
+		.progress_ctx = rel,
+	};
+	int rc = rung__scoring_edge_count(rel->relation, &rel->edge_count);
 
-	for (uint32_t i = 0; i < count; i++) {
-		struct expected_relation *rel = &ex->relations[i];
-		struct rung__propagation_opts opts = {
-			.drop_loops = rel->source == rel->target,
-			.width_max = hops > 1 ? hops + 1 + ex->signs : 0,
-			.source_count = rel->source == rel->target ? 0 : rel->source->count,
-			.sums = rel->source->sums,
-			.pass_total = hops,
-			.other_bytes = array_bytes(ex),
-			.progress = count > 1 && scoring->opts->progress ? report_relation : NULL,
-			.progress_ctx = rel,
-		};
-		int rc = rung__scoring_edge_count(rel->relation, &rel->edge_count);
-
-		if (rc == 0 && draws(rel)) {
-			ex->edge_count += rel->edge_count;
-			rc = rung__scoring_propagation(scoring, rel->relation, &opts, &rel->prop);
-		}
-		if (rc < 0)
-			return rc;
-		/* the passes of relations run one after the other, in the same memory */
-		if (count > 1 && rel->prop)
-			rung__propagation_rest(rel->prop);
-	}
+	if (rc < 0 || !draws(rel))
+		return rc;
+	rc = rung__scoring_propagation(scoring, rel->relation, &opts, &rel->prop);
+	if (rc < 0)
+		return rc;
+	ex->edge_count += rel->edge_count;
+	/* the passes of relations run one after the other, in the same memory */
+	if (!alone)
+		rung__propagation_rest(rel->prop);
 	return 0;
+}
+
+int rung__expected_open(struct expected *ex)
+{
+	struct expected_relation *largest = NULL;
+	uint64_t least = 0;
+
+	for (uint32_t i = 0; i < ex->scoring->graph->relation_count; i++) {
+		const int rc = open_pass(ex, &ex->relations[i]);
+
+		if (rc == 0)
+			continue;
+		if (rung_last_error_min_bytes() == 0)
+			return rc;
+		/* the budget is too small; the message names the least for all relations */
+		if (rung_last_error_min_bytes() > least)
+			largest = &ex->relations[i];
+		least = RUNG__MAX(least, rung_last_error_min_bytes());
+	}
+	return largest ? open_pass(ex, largest) : 0;
 }
 
 void rung__expected_close(struct expected *ex)

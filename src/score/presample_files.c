@@ -18,7 +18,6 @@
 
 #include <string.h>
 
-#include "base/random.h"
 #include "graph/graph.h"
 #include "score/state.h"
 #include "sort/radix.h"
@@ -141,21 +140,14 @@ static uint64_t drawn_vertex(const struct lockstep *ls, const struct rung__edge_
 	       rung__id_get(chunk->indices, chunk->index_bytes, i);
 }
 
-/* The common part of the keys of all draws of an entry's batch, hop and relation. The first
- * relation has the keys of an untyped graph. */
-static uint64_t draw_key(const struct lockstep *ls, uint64_t key)
-{
-	const uint64_t hop_key = rung__draw_hop_key(ls->seed, batch_key(ls, key), ls->hop);
-
-	return ls->relation ? rung__key_join(hop_key, ls->relation) : hop_key;
-}
-
 /* Draw for one entry into its part of `drawn`. The positions are drawn for the whole list, even if
  * only some of them are in this chunk: they depend on nothing else. */
 static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk,
                        const struct hop_entry *entry, uint64_t *set)
 {
 	const uint64_t batch = (entry->key & ((UINT64_C(1) << (GROUP_BITS + 1)) - 1)) | 1;
+	const uint64_t draw_key =
+		rung__draw_relation_key(ls->seed, batch_key(ls, entry->key), ls->hop, ls->relation);
 	uint64_t *positions = set + ls->set_size, *to = ls->drawn + entry->scratch;
 	uint64_t taken = 0;
 
@@ -164,8 +156,8 @@ static void draw_entry(struct lockstep *ls, const struct rung__edge_chunk *chunk
 			to[taken++] = drawn_vertex(ls, chunk, i) << (GROUP_BITS + 1) | batch;
 		return;
 	}
-	rung__draw_positions(draw_key(ls, entry->key), target_of(ls, entry->key), entry->degree,
-	                     entry->count, set, positions);
+	rung__draw_positions(draw_key, target_of(ls, entry->key), entry->degree, entry->count, set,
+	                     positions);
 	for (uint64_t i = 0; i < entry->count; i++) {
 		/* wraps around to a large number for a position before the chunk */
 		const uint64_t place = positions[i] - entry->skipped;

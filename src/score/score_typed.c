@@ -10,7 +10,7 @@ static int check_counts(const struct rung__typed_graph *graph, uint32_t r)
 	const uint64_t sources = graph->type_counts[relation->source_type],
 		       targets = graph->type_counts[relation->target_type];
 	struct rung_edges_info info = { .size = sizeof(info) };
-	uint64_t list_count, entry_count = sources;
+	uint64_t list_count, entry_count = 0;
 	int rc = 0;
 
 	if (relation->edges)
@@ -18,6 +18,8 @@ static int check_counts(const struct rung__typed_graph *graph, uint32_t r)
 	if (rc < 0)
 		return rc;
 	list_count = info.vertex_count;
+	if (relation->edges)
+		entry_count = info.source_count ? info.source_count : info.vertex_count;
 	if (relation->csc) {
 		const struct rung_csc *csc = relation->csc;
 

@@ -27,6 +27,7 @@ static struct rung_edges *open_lists(const char *dir, const struct rung_csc *csc
 {
 	struct rung_edges_opts opts = { .size = sizeof(opts),
 		                        .graph = { .size = sizeof(opts.graph),
+		                                   .vertex_count = csc->vertex_count,
 		                                   .source_count = csc->source_count },
 		                        .chunk_bytes = chunk_bytes,
 		                        .temp_dir = dir };
@@ -73,7 +74,7 @@ static void init_graph(struct typed *typed, uint64_t seed)
 {
 	static const uint32_t cites[] = { 4, 3, 2 }, writes[] = { 3, UINT32_MAX, 1 },
 			      written[] = { 0, 2, 3 }, about[] = { 2, 0, 4 };
-	const uint64_t counts[] = { 500, 500, 500, 100 };
+	const uint64_t counts[] = { 500, 700, 300, 100 };
 
 	typed_init(typed, 4, counts);
 	typed_add_random(typed, 0, 0, 3000, seed, cites, 4);
@@ -135,7 +136,7 @@ Test(typed_files, scores_have_the_same_bits_as_in_memory)
 Test(typed_files, a_budget_that_is_too_small_names_the_least)
 {
 	struct rung_score_opts opts = expected_opts(3, RUNG_DRAWS_NEW);
-	float *types[4] = { malloc(2000), malloc(2000), malloc(2000), malloc(2000) };
+	float *types[4] = { malloc(2000), malloc(2800), malloc(1200), malloc(400) };
 	const struct rung__typed_scores out = { .types = types };
 	struct typed typed;
 	struct files files;

@@ -155,6 +155,20 @@ struct rung_plan_cache {
 	uint64_t bytes;       /**< total, including the index and the replacement lists */
 };
 
+/** Bytes of host memory in a plan. */
+struct rung_plan_bytes {
+	/** rung_plan_opts.host_bytes, or the default that was used for 0; RUNG_BYTES_MAX: no limit.
+	 * Rows, lists, slots, cache and map are within it */
+	uint64_t host;
+	/** offsets of the lists in a structure that is opened with the plan, about 2 per vertex;
+	 * not part of the host budget. 0 if rung_plan_opts did not ask for the structure */
+	uint64_t offsets;
+	/** rank-to-vertex map of a dataset staged in place, whose rows are in the order of the
+	 * vertices: the store needs it to find cold rows. Part of the host budget. 0 if the dataset
+	 * was not staged in place, or if all rows are in memory */
+	uint64_t map;
+};
+
 /** A block of host memory and the NUMA nodes planned for it. */
 struct rung_placement {
 	/** "host" (rows), "slots" (staging slots of one features file, in file order) or "cache"
@@ -238,23 +252,13 @@ RUNG_API void rung_plan_destroy(struct rung_plan *plan);
  */
 RUNG_API const struct rung_plan_tier *rung_plan_tier(const struct rung_plan *plan, unsigned idx);
 /**
- * The host budget of the plan: rung_plan_opts.host_bytes, or the default that was used for 0. It
- * covers rows, lists, slots, cache, and the map of rows staged in place.
+ * The host budget of the plan, and the bytes of two parts of a store that is opened with it.
  *
- * @return bytes; RUNG_BYTES_MAX: no limit
- *
- * Threads: any.
- */
-RUNG_API uint64_t rung_plan_host_bytes(const struct rung_plan *plan);
-/**
- * Bytes of the offsets of the lists in a structure that is opened with the plan: about 2 per
- * vertex. They are not part of the host budget.
- *
- * @return bytes; 0 if rung_plan_opts did not ask for the structure
+ * @return memory of the plan, valid until rung_plan_destroy(); never NULL
  *
  * Threads: any.
  */
-RUNG_API uint64_t rung_plan_offsets_bytes(const struct rung_plan *plan);
+RUNG_API const struct rung_plan_bytes *rung_plan_bytes(const struct rung_plan *plan);
 /**
  * The staging slots of the plan: buffers in host memory for rows that are read from the NVMe tier,
  * one set per features file. Their bytes are part of the host budget.
@@ -285,16 +289,6 @@ RUNG_API const struct rung_plan_cache *rung_plan_cache(const struct rung_plan *p
  * Threads: any, while no call changes the plan.
  */
 RUNG_API const struct rung_plan *rung_plan_structure(const struct rung_plan *plan);
-
-/**
- * Host bytes of the rank-to-vertex map of a dataset staged in place. Its rows are in the order of
- * the vertices, so the store needs the map to find cold rows. The map is part of the host budget.
- *
- * @return bytes; 0 if the dataset was not staged in place, or if all rows are in memory
- *
- * Threads: any, while no call changes the plan.
- */
-RUNG_API uint64_t rung_plan_map_bytes(const struct rung_plan *plan);
 
 /**
  * The device that will gather and its GPUs. If RUNG_DEVICE_AUTO chose the CPU, or if some of the

@@ -379,7 +379,7 @@ def _parts(plan: Owned, traffic: Any, division: Any) -> tuple[PlanPart, ...]:
     parts.append(PlanPart("row slots", _slots_bytes(plan)))
     if lists:
         parts.append(PlanPart("list slots", _slots_bytes(lists)))
-    parts.append(PlanPart("map", lib.rung_plan_map_bytes(plan)))
+    parts.append(PlanPart("map", lib.rung_plan_bytes(plan).contents.map))
     return tuple(parts)
 
 
@@ -387,7 +387,7 @@ def _report(dataset: Dataset, given: SimpleNamespace, plan: Owned, sampling: _Sa
             traffic: Any, division: Any) -> Plan:
     forecast, batches = traffic.forecast, traffic.batches_sampled
     device, slots = lib.rung_plan_device(plan).contents, lib.rung_plan_slots(plan).contents
-    parts, host_bytes = _parts(plan, traffic, division), lib.rung_plan_host_bytes(plan)
+    parts, host_bytes = _parts(plan, traffic, division), lib.rung_plan_bytes(plan).contents.host
     if given.profile is None:
         assumed = [tier.name for tier in _tiers(plan) if tier.name in ("host", "nvme") or tier.rows]
     else:
@@ -399,7 +399,7 @@ def _report(dataset: Dataset, given: SimpleNamespace, plan: Owned, sampling: _Sa
         gpus=tuple(device.gpus[: device.gpu_count]), tiers=_tiers(plan), parts=parts,
         host_bytes=None if host_bytes == BYTES_MAX else host_bytes,
         used_bytes=sum(part.bytes for part in parts),
-        offsets_bytes=lib.rung_plan_offsets_bytes(plan),
+        offsets_bytes=lib.rung_plan_bytes(plan).contents.offsets,
         cache_rows=lib.rung_plan_cache(plan).contents.row_count, slot_count=slots.slot_count,
         slot_bytes=slots.slot_bytes, fanouts=sampling.fanouts, batch_size=sampling.batch_size,
         draws=sampling.draws, seed_count=len(sampling.seeds), batches_sampled=batches,

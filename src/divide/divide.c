@@ -342,7 +342,7 @@ static int fix_budgets(struct divider *div)
 		rc = rung_plan_create(div->ds, &opts, &plan);
 		if (rc < 0)
 			return rc;
-		div->host_bytes = plan->host_bytes;
+		div->host_bytes = plan->bytes.host;
 		rung_plan_destroy(plan);
 	} else if (opts.host_bytes == RUNG_BYTES_NONE) {
 		div->host_bytes = 0;

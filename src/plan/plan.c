@@ -47,7 +47,7 @@ static int learn_files(const struct rung_dataset *ds, const struct rung_topology
 	plan->file_count = (uint32_t)features.layout.file_count;
 	plan->layout = features.layout;
 	/* no overflow: the sum is the size of a file */
-	plan->vertices_bytes = plan->vertex_count * features.layout.vertex_bytes;
+	plan->bytes.map = plan->vertex_count * features.layout.vertex_bytes;
 	for (uint32_t f = 0; f < plan->file_count && rc == 0; f++) {
 		/* one rule for the reads of all files: the largest alignment suits every file */
 		plan->sector_bytes =
@@ -245,7 +245,7 @@ static int create(struct creation *creation, struct rung_plan *plan)
 		creation->budgets = &budgets;
 	}
 	host_bytes = host_budget(plan, creation->opts, creation->topology);
-	plan->host_bytes = host_bytes;
+	plan->bytes.host = host_bytes;
 	/* a graph without edges needs nothing */
 	if (plan->has_structure && info->edge_count > 0) {
 		lists_bytes = wanted_lists(info, creation->opts->structure_bytes);
@@ -304,7 +304,7 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 	plan->vertex_count = info->vertex_count;
 	plan->has_structure = opts.structure_bytes != 0;
 	if (plan->has_structure)
-		plan->offsets_bytes = rung__offsets_bytes(info->vertex_count, info->edge_count);
+		plan->bytes.offsets = rung__offsets_bytes(info->vertex_count, info->edge_count);
 	rc = choose_row(ds, opts.quantize, plan);
 	if (rc == 0)
 		rc = create(&creation, plan);
@@ -337,14 +337,9 @@ const struct rung_plan_tier *rung_plan_tier(const struct rung_plan *plan, unsign
 	return idx < RUNG__TIER_COUNT ? &plan->tiers[idx] : NULL;
 }
 
-uint64_t rung_plan_host_bytes(const struct rung_plan *plan)
+const struct rung_plan_bytes *rung_plan_bytes(const struct rung_plan *plan)
 {
-	return plan->host_bytes;
-}
-
-uint64_t rung_plan_offsets_bytes(const struct rung_plan *plan)
-{
-	return plan->offsets_bytes;
+	return &plan->bytes;
 }
 
 const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan)
@@ -355,11 +350,6 @@ const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan)
 const struct rung_plan_cache *rung_plan_cache(const struct rung_plan *plan)
 {
 	return &plan->cache;
-}
-
-uint64_t rung_plan_map_bytes(const struct rung_plan *plan)
-{
-	return plan->vertices_bytes;
 }
 
 const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan)

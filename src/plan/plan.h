@@ -43,7 +43,7 @@ struct rung_plan {
 	uint64_t graph_lines[2];            /* lines of 128 bytes in indptr and indices */
 	int gpus[RUNG_GPUS_MAX];            /* [device.gpu_count]; a GPU may occur several times */
 	char device_why[RUNG__ERROR_BYTES]; /* text of device.why */
-	uint64_t host_bytes;                /* the host budget, with its default filled in */
+	struct rung_plan_bytes bytes;
 	uint64_t vertex_count;
 	uint64_t row_bytes;
 	uint64_t row_stride;        /* bytes from row to row, in files and in memory */
@@ -53,9 +53,8 @@ struct rung_plan {
 	struct rung__layout layout; /* of the rows in these files */
 	/* by file: the kernel's name of its disk; "" if the kernel reports none */
 	char drive_names[RUNG__FILES_MAX][RUNG_DRIVE_NAME_BYTES];
-	uint64_t vertices_bytes; /* host bytes of the store's vertex_of_rank; 0: not needed */
-	uint32_t queue_depth;    /* reads in flight per file, for which the slots are sized */
-	bool has_choice;         /* created with a profile; `tuning` is set */
+	uint32_t queue_depth; /* reads in flight per file, for which the slots are sized */
+	bool has_choice;      /* created with a profile; `tuning` is set */
 	struct rung_tuning tuning;
 	struct rung__placement_set placements;
 	/* nodes whose CPUs may gather; empty: not known, or only one node */
@@ -69,9 +68,8 @@ struct rung_plan {
 	bool interleave_requested; /* the caller requested interleaving, so there is no choice */
 	struct rung_placement *placement_list; /* [placement_count] */
 	size_t placement_count;
-	uint64_t offsets_bytes; /* of the structure, not part of the budget; 0: none is planned */
-	bool is_lists;          /* the rows are blocks of the graph's lists */
-	bool has_structure;     /* the lists are planned too */
+	bool is_lists;      /* the rows are blocks of the graph's lists */
+	bool has_structure; /* the lists are planned too */
 	/* the plan of the lists, whose bytes are part of the host budget; NULL: not planned, or the
 	 * graph has no edges */
 	struct rung_plan *structure;

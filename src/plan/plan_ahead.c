@@ -26,7 +26,7 @@ int rung__ahead_model_open(const struct rung_plan *plan, uint32_t window, uint64
 	                      RUNG__MIN(rows_max, RUNG__CACHE_WINDOW_ROWS_MAX),
 	                      RUNG__CACHE_BATCHES_MAX, &model.cache);
 	/* a plan does not know the positions of rows that were staged in place */
-	if (rc == 0 && window != RUNG_WINDOW_NONE && !plan->vertices_bytes) {
+	if (rc == 0 && window != RUNG_WINDOW_NONE && !plan->bytes.map) {
 		model.reads_ahead = true;
 		model.ahead.batches_max = window;
 		rc = rung__ahead_open(model.cache, NULL);

@@ -55,7 +55,7 @@ static void add_reads(struct rung__forecaster *f, const uint64_t *positions, uin
  * any position represents a rank equally well. */
 static uint64_t position_of(const struct rung__forecaster *f, uint64_t rank)
 {
-	return f->plan->vertices_bytes ? rung__mix64(rank) % f->plan->vertex_count : rank;
+	return f->plan->bytes.map ? rung__mix64(rank) % f->plan->vertex_count : rank;
 }
 
 static uint64_t each_once(uint64_t *ranks, uint64_t count)
@@ -204,7 +204,7 @@ int rung__forecast_add(struct rung__forecaster *f, const uint64_t *ranks, uint64
 	f->before_count = cold;
 	f->cold = swap;
 	/* positions by vertex are not in the order of the ranks */
-	if (f->plan->vertices_bytes)
+	if (f->plan->bytes.map)
 		rung__radix_sort_keys(&f->tmp, &f->cold, misses, rank_bits(f));
 	add_reads(f, f->tmp, misses);
 	return 0;
@@ -230,7 +230,7 @@ int rung__forecast_add_announced(struct rung__forecaster *f, const uint64_t *ran
 		return (int)cold;
 	misses = rung__ahead_model_gather(ahead, f->cold, (uint64_t)cold, f->tmp);
 	f->out->cache_hits += (double)((uint64_t)cold - misses);
-	if (f->plan->vertices_bytes) {
+	if (f->plan->bytes.map) {
 		for (uint64_t i = 0; i < misses; i++)
 			f->tmp[i] = position_of(f, f->tmp[i]);
 		rung__radix_sort_keys(&f->tmp, &f->cold, misses, rank_bits(f));

@@ -40,18 +40,18 @@ static int fail_slots(const struct rung_plan *plan, uint64_t host_bytes, uint64_
                       uint64_t slot_bytes)
 {
 	const uint64_t lists = rung__plan_lists_bytes(plan);
-	const uint64_t least = slot_bytes * count + plan->vertices_bytes + lists;
+	const uint64_t least = slot_bytes * count + plan->bytes.map + lists;
 	/* callers express a structure of 0 bytes, which the options cannot, by 1 byte */
 	const uint64_t given = plan->is_lists && host_bytes == 1 ? 0 : host_bytes + lists;
 
-	return rung__fail_min_bytes(
-		least,
-		"a %s of %" PRIu64 " bytes cannot hold the %" PRIu64 " staging slots of %" PRIu64
-		" bytes each (for %s of %" PRIu64 " bytes)%s%s; give at least %" PRIu64 " bytes",
-		plan->is_lists ? "structure" : "host budget", given, count, slot_bytes,
-		plan->is_lists ? "blocks" : "rows", plan->row_bytes,
-		plan->vertices_bytes ? " and the map of rows staged in place" : "",
-		lists ? " next to the lists of the graph" : "", least);
+	return rung__fail_min_bytes(least,
+	                            "a %s of %" PRIu64 " bytes cannot hold the %" PRIu64
+	                            " staging slots of %" PRIu64 " bytes each (for %s of %" PRIu64
+	                            " bytes)%s%s; give at least %" PRIu64 " bytes",
+	                            plan->is_lists ? "structure" : "host budget", given, count,
+	                            slot_bytes, plan->is_lists ? "blocks" : "rows", plan->row_bytes,
+	                            plan->bytes.map ? " and the map of rows staged in place" : "",
+	                            lists ? " next to the lists of the graph" : "", least);
 }
 
 /*
@@ -64,7 +64,7 @@ static int fail_slots(const struct rung_plan *plan, uint64_t host_bytes, uint64_
 static int choose_slots(struct rung_plan *plan, uint64_t host_bytes)
 {
 	const uint32_t depth = plan->queue_depth;
-	const uint64_t budget = host_bytes - RUNG__MIN(host_bytes, plan->vertices_bytes);
+	const uint64_t budget = host_bytes - RUNG__MIN(host_bytes, plan->bytes.map);
 	uint64_t span = rung__row_span(plan->row_bytes, plan->row_stride, plan->data_offset,
 	                               RUNG__PAGE_BYTES);
 	/* bytes, large enough for several adjacent rows in one read; 0: one row, in its longest
@@ -234,9 +234,9 @@ int rung__plan_on_host(struct rung_plan *plan, const struct rung_plan_opts *opts
 		rc = choose_slots(plan, budget);
 		if (rc < 0)
 			return rc;
-		budget -= plan->vertices_bytes;
+		budget -= plan->bytes.map;
 		left = budget - plan->slots.slot_bytes * plan->slots.slot_count;
-		cache = cache_budget(opts, plan->host_bytes, budget, left);
+		cache = cache_budget(opts, plan->bytes.host, budget, left);
 		choose_cache(plan, cache,
 		             first + RUNG__MIN(host_rows, (left - cache) / plan->row_stride));
 		/* a cache below the minimum was omitted: its bytes go to rows */
@@ -250,7 +250,7 @@ int rung__plan_on_host(struct rung_plan *plan, const struct rung_plan_opts *opts
 		/* every row is in memory: the store needs no rank-to-vertex map either */
 		plan->slots = (struct rung_plan_slots){ 0, 0 };
 		plan->cache = (struct rung_plan_cache){ 0, 0, 0 };
-		plan->vertices_bytes = 0;
+		plan->bytes.map = 0;
 	}
 	return 0;
 }

@@ -117,7 +117,7 @@ int tool_open_store(const struct tool_store_args *args, const struct rung_store_
 	int rc;
 
 	/* rows in place can be read ahead only with the map in both directions */
-	if (rung_plan_map_bytes(data->plan) > 0 && rung_plan_cache(data->plan)->row_count > 0 &&
+	if (rung_plan_bytes(data->plan)->map > 0 && rung_plan_cache(data->plan)->row_count > 0 &&
 	    all.window != RUNG_WINDOW_NONE)
 		all.vertex_ids = 1;
 	rc = rung_store_open(data->ds, data->plan, &all, &store);

@@ -151,7 +151,7 @@ int tool_structure_plan(const struct tool_store_args *args, const struct rung_da
 
 int tool_structure_move(struct rung_plan_opts *opts, struct tool_data *data)
 {
-	const uint64_t host_bytes = rung_plan_host_bytes(data->plan);
+	const uint64_t host_bytes = rung_plan_bytes(data->plan)->host;
 	int rc;
 
 	opts->structure_bytes = 0;
@@ -193,7 +193,7 @@ static int default_bytes(const struct rung_dataset *ds, const struct tool_store_
 
 	if (rc < 0)
 		return rc;
-	*bytes_out = rung_plan_host_bytes(plan);
+	*bytes_out = rung_plan_bytes(plan)->host;
 	rung_plan_destroy(plan);
 	return 0;
 }

@@ -25,7 +25,7 @@ static const struct rung_plan_tier *host_tier(const struct rung_plan *plan)
 uint64_t plan_used_bytes(const struct rung_plan *plan)
 {
 	const struct rung_plan *lists = rung_plan_structure(plan);
-	uint64_t bytes = host_tier(plan)->bytes + slots_bytes(plan) + rung_plan_map_bytes(plan) +
+	uint64_t bytes = host_tier(plan)->bytes + slots_bytes(plan) + rung_plan_bytes(plan)->map +
 	                 rung_plan_cache(plan)->bytes;
 
 	if (lists)
@@ -66,7 +66,7 @@ static struct plan_parts parts_of(const struct plan_budget *budget)
 	if (lists)
 		plan_parts_add(&parts, "list slots", slots_bytes(lists), (double)NAN, (double)NAN,
 		               (double)NAN);
-	plan_parts_add(&parts, "map", rung_plan_map_bytes(plan), (double)NAN, (double)NAN,
+	plan_parts_add(&parts, "map", rung_plan_bytes(plan)->map, (double)NAN, (double)NAN,
 	               (double)NAN);
 	return parts;
 }
@@ -105,9 +105,9 @@ json_t *plan_parts_json(const struct plan_parts *parts, uint64_t host_bytes)
 json_t *plan_budget_json(const struct plan_budget *budget)
 {
 	const struct plan_parts parts = parts_of(budget);
-	json_t *root = plan_parts_json(&parts, rung_plan_host_bytes(budget->plan));
+	json_t *root = plan_parts_json(&parts, rung_plan_bytes(budget->plan)->host);
 
-	tool_json_set(root, "offsets_bytes", tool_json_u64(rung_plan_offsets_bytes(budget->plan)));
+	tool_json_set(root, "offsets_bytes", tool_json_u64(rung_plan_bytes(budget->plan)->offsets));
 	tool_json_set(root, "divisions_compared", tool_json_u64(budget->division->tried));
 	return root;
 }
@@ -162,7 +162,7 @@ void plan_budget_print(const struct plan_budget *budget)
 	char text[TOOL_TEXT_BYTES];
 
 	plan_parts_print(&parts);
-	if (rung_plan_offsets_bytes(budget->plan))
+	if (rung_plan_bytes(budget->plan)->offsets)
 		printf("not part of --host: offsets of the lists, %s\n",
-		       tool_bytes_text(text, (double)rung_plan_offsets_bytes(budget->plan)));
+		       tool_bytes_text(text, (double)rung_plan_bytes(budget->plan)->offsets));
 }

@@ -35,7 +35,7 @@ struct plan_answer plan_answer_of(const struct rung_dataset *ds, const struct ru
 	const struct rung_forecast *rows = &traffic->forecast,
 				   *lists = &traffic->structure_forecast;
 	const double sampled = (double)traffic->batches_sampled;
-	struct plan_answer answer = { .host_bytes = rung_plan_host_bytes(plan),
+	struct plan_answer answer = { .host_bytes = rung_plan_bytes(plan)->host,
 		                      .rows = info->vertex_count,
 		                      .batches = traffic->batches_per_epoch,
 		                      .bound = rows->bound,

@@ -135,7 +135,7 @@ json_t *plan_json(const struct tool_data *data, const struct plan_args *args,
 	set_placements(root, plan);
 	tool_json_set(root, "slots", slots_json);
 	tool_json_set(root, "cache", cache_json);
-	tool_json_set(root, "map_bytes", tool_json_u64(rung_plan_map_bytes(plan)));
+	tool_json_set(root, "map_bytes", tool_json_u64(rung_plan_bytes(plan)->map));
 	tool_json_set(root, "budget", plan_budget_json(&budget));
 	tool_json_set(root, "read_bytes_per_epoch", tool_json_real(traffic->read_bytes_per_epoch));
 	set_forecast(root, plan, args, traffic);

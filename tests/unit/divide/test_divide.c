@@ -286,7 +286,7 @@ Test(divide, a_sweep_has_the_results_of_the_single_calls)
 
 		cr_assert_eq(divide(&single, &division), 0, "%s", rung_last_error());
 		cr_assert_eq(memcmp(&division, &budgets[i].division, sizeof(division)), 0);
-		cr_assert_eq(rung_plan_host_bytes(budgets[i].plan), budgets[i].host_bytes);
+		cr_assert_eq(rung_plan_bytes(budgets[i].plan)->host, budgets[i].host_bytes);
 		cr_assert_eq((traffic->forecast.reads + traffic->structure_forecast.reads) /
 		                     (double)traffic->batches_sampled,
 		             reads_of(budgets[i].host_bytes, division.structure_bytes,

@@ -215,7 +215,7 @@ Test(forecast, rows_in_place_rarely_share_reads, .init = setup)
 
 	for (uint64_t i = 0; i < 64; i++)
 		ranks[i] = 400 + i;
-	plan.vertices_bytes = 4 * VERTICES;
+	plan.bytes.map = 4 * VERTICES;
 	cr_assert_gt(forecast_of(ranks, starts, 1).reads, 20);
 }
 

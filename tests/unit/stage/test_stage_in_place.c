@@ -67,7 +67,7 @@ static void check_rows(uint64_t host_rows)
 	for (uint32_t i = 0; i < VERTICES; i++)
 		ids[i] = (i * 7u) % VERTICES;
 	cr_assert_eq(rung_plan_create(ds, &plan_opts, &plan), 0, "%s", rung_last_error());
-	cr_assert_eq(rung_plan_map_bytes(plan),
+	cr_assert_eq(rung_plan_bytes(plan)->map,
 	             rung_plan_tier(plan, 1)->row_count > 0 ? VERTICES * 4 : 0);
 	cr_assert_eq(rung_store_open(ds, plan, &store_opts, &store), 0, "%s", rung_last_error());
 	cr_assert_eq(rung_gather(store, &list, rows, 0), 0, "%s", rung_last_error());

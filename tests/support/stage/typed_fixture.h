@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/** Sources of a typed graph in a temporary folder, and the options to stage them: papers and authors
- * with rows of different widths, venues without rows; edges with rows. */
+/** Sources of a typed graph in a temporary folder, and the options to stage them: papers and
+ * authors with rows of different widths, venues without rows; edges with rows. */
 #ifndef SUPPORT_TYPED_FIXTURE_H
 #define SUPPORT_TYPED_FIXTURE_H
 

@@ -374,8 +374,8 @@ Test(stage_typed, invalid_options_are_named)
 	opts.relation_count = 0;
 	fails(RUNG_E_INVAL, "without a relation");
 	opts.relation_count = RELATIONS;
-	opts.seed_type = "nobody";
-	fails(RUNG_E_INVAL, "'nobody'");
+	opts.seed_type = "editor";
+	fails(RUNG_E_INVAL, "'editor'");
 	opts.seed_type = NULL;
 	types[AUTHOR].name = "paper";
 	fails(RUNG_E_INVAL, "type paper is given twice");

@@ -181,6 +181,72 @@ Test(typed_batches, sampled_batches_have_the_probabilities_of_naive_ones)
 	free((void *)(uintptr_t)opts.train);
 }
 
+/* Count the batches of a run that a sampler samples. */
+static void count_sampled(const struct typed *typed, const struct rung__run *run, uint64_t seed,
+                          uint32_t *counts)
+{
+	struct rung_sampler_relation relations[RELATIONS_MAX];
+	const struct rung_sampler_opts opts = { .size = sizeof(opts),
+		                                .hop_count = 2,
+		                                .seed = rung__run_seed(seed),
+		                                .draws = RUNG_DRAWS_NEW,
+		                                .type_counts = typed->counts,
+		                                .type_count = typed->graph.type_count,
+		                                .relations = relations,
+		                                .relation_count = typed->graph.relation_count };
+	struct rung_sampler *sampler;
+	struct rung_batch *batch;
+	uint64_t seeds[10];
+
+	for (uint32_t r = 0; r < typed->graph.relation_count; r++)
+		relations[r] = (struct rung_sampler_relation){
+			.source_type = typed->relations[r].source_type,
+			.target_type = typed->relations[r].target_type,
+			.csc = typed->relations[r].csc,
+			.fanouts = typed->relations[r].fanouts,
+		};
+	cr_assert_eq(rung_sampler_create(NULL, &opts, &sampler), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_batch_create(&batch), 0);
+	for (uint64_t b = 0; b < run->batch_count; b++) {
+		const uint64_t count = rung__run_seeds(run, seed, b, seeds);
+		uint32_t *at = counts;
+
+		cr_assert_eq(
+			rung_sampler_sample(sampler, seeds, count, rung__run_key(run, b), batch), 0,
+			"%s", rung_last_error());
+		for (uint32_t i = 0; i < typed->graph.type_count; at += typed->counts[i], i++) {
+			const struct rung_typed_vertices *type = &rung_batch_typed(batch)->types[i];
+
+			for (uint64_t k = 0; k < type->count; k++)
+				at[type->vertices[k]]++;
+		}
+	}
+	rung_batch_destroy(batch);
+	rung_sampler_destroy(sampler);
+}
+
+Test(typed_batches, counts_are_those_of_the_typed_sampler)
+{
+	uint32_t found[3150] = { 0 }, wanted[3150] = { 0 };
+	uint64_t passes;
+	struct typed typed;
+	struct rung__file_presample from = { .hop_count = 2,
+		                             .draws = RUNG_DRAWS_NEW,
+		                             .seed = 5,
+		                             .memory_bytes = 1 << 24,
+		                             .edge_passes = &passes };
+	const struct rung__run run = {
+		.train_count = 1000, .batch_size = 10, .batch_count = 60, .threads = 2
+	};
+
+	init_academic(&typed, 1000);
+	from.graph = &typed.graph;
+	cr_assert_eq(rung__presample_files(&from, &run, found), 0, "%s", rung_last_error());
+	count_sampled(&typed, &run, from.seed, wanted);
+	cr_assert_eq(memcmp(found, wanted, sizeof(found)), 0);
+	typed_fini(&typed);
+}
+
 Test(typed_batches, every_allocation_may_fail)
 {
 	static const uint64_t counts[] = { 80, 80 };

@@ -140,6 +140,7 @@ Test(typed_files, a_budget_that_is_too_small_names_the_least)
 	const struct rung__typed_scores out = { .types = types };
 	struct typed typed;
 	struct files files;
+	struct rung_edges *edges;
 	uint64_t least;
 
 	init_graph(&typed, 5);
@@ -155,10 +156,12 @@ Test(typed_files, a_budget_that_is_too_small_names_the_least)
 	opts.memory_bytes = least - 1;
 	cr_assert_eq(rung__score_typed(&files.graph, &opts, &out, NULL), RUNG_E_INVAL);
 	/* relations in memory and in files at once */
+	edges = files.relations[1].edges;
 	files.relations[1].edges = NULL;
 	files.relations[1].csc = typed.relations[1].csc;
 	cr_assert_eq(rung__score_typed(&files.graph, &opts, &out, NULL), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "relation 1: give the lists"), "%s", rung_last_error());
+	files.relations[1].edges = edges;
 	close_files(&files);
 	typed_fini(&typed);
 	for (unsigned i = 0; i < 4; i++)

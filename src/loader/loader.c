@@ -35,11 +35,18 @@ static uint32_t cpus_allowed(void)
 
 /* One CPU is left to the caller, who trains. Threads that sample lists in a file wait for the
  * device most of the time, so their number does not depend on the CPUs: enough to keep it busy. */
+static bool some_cold(const struct rung_structure *structure)
+{
+	return structure && structure->lists.resident_count < structure->lists.csc.edge_count;
+}
+
 static uint32_t threads_default(const struct rung_loader_opts *opts)
 {
-	const struct rung_structure *structure = opts->sampler.structure;
+	bool cold = some_cold(opts->sampler.structure);
 
-	if (structure && structure->lists.resident_count < structure->lists.csc.edge_count)
+	for (uint32_t i = 0; i < opts->sampler.relation_count; i++)
+		cold |= some_cold(opts->sampler.relations[i].structure);
+	if (cold)
 		return THREADS_DEFAULT_MAX;
 	return RUNG__MIN(RUNG__MAX(cpus_allowed(), 2u) - 1, THREADS_DEFAULT_MAX);
 }
@@ -48,23 +55,20 @@ static uint32_t threads_default(const struct rung_loader_opts *opts)
 static void default_graph(const struct rung_store *store, const struct rung_csc *csc,
                           struct rung_loader_opts *opts)
 {
-	if (!csc && opts->sampler.hop_count > 0 && !opts->sampler.structure)
+	if (!csc && opts->sampler.hop_count > 0 && !opts->sampler.structure &&
+	    opts->sampler.relation_count == 0)
 		opts->sampler.structure = rung_store_structure(store);
 }
 
-/* Copy the caller's options, check them and fill in defaults. `opts` has the defaults of the
- * initialiser, which stay for members that an older caller does not know. */
-static int copy_opts(const struct rung_store *store, const struct rung_csc *csc,
-                     const struct rung_loader_opts *caller_opts, struct rung_loader_opts *opts)
+/* Check the options and fill in defaults. @param store  the first one */
+static int fill_opts(const struct rung_store *store, const struct rung_csc *csc,
+                     struct rung_loader_opts *opts)
 {
 	/* Each gather occupies a request of the store, and one is left to the caller. A store with
 	 * a single request still allows one gather: while the caller has that request, the feeder
 	 * gathers synchronously, with a request that the store keeps for this case. */
 	const uint32_t gathers_max = RUNG__MAX(store->opts.requests_max, 2u) - 1;
-	int rc = rung__opts_copy_in(opts, sizeof(*opts), caller_opts, "rung_loader_opts");
 
-	if (rc < 0)
-		return rc;
 	/* A different size of this nested struct would move the members after it. So unlike the
 	 * outer struct, it must have exactly this size. */
 	if (opts->sampler.size != sizeof(opts->sampler))
@@ -104,6 +108,11 @@ static int check_graph(const struct rung_store *store, const struct rung_csc *cs
 	const struct rung_structure *structure = opts->sampler.structure;
 	uint64_t vertex_count;
 
+	if (opts->type_stores)
+		return csc ? rung__fail(RUNG_E_INVAL,
+		                        "loader: a graph and stores of types are both set; pass "
+		                        "only one")
+		           : rung__feed_check_tables(opts);
 	if (opts->gpu_sampler && (csc || opts->sampler.hop_count > 0))
 		return rung__fail(RUNG_E_INVAL,
 		                  "loader: a GPU sampler, and a graph or hops for the "
@@ -129,6 +138,21 @@ static int check_graph(const struct rung_store *store, const struct rung_csc *cs
 }
 
 /* ---- creating it ---- */
+
+/* Copy the caller's options, and find the store whose memory and device are used: of a typed graph
+ * the first one. `opts` has the defaults of the initialiser, which stay for members that an older
+ * caller does not know. */
+static int begin(struct rung_store **store, const struct rung_loader_opts *caller_opts,
+                 struct rung_loader_opts *opts)
+{
+	int rc = rung__opts_copy_in(opts, sizeof(*opts), caller_opts, "rung_loader_opts");
+
+	for (uint32_t i = 0; rc == 0 && opts->type_stores && i < opts->sampler.type_count; i++)
+		*store = *store ? *store : opts->type_stores[i];
+	if (rc == 0 && !*store)
+		rc = rung__fail(RUNG_E_INVAL, "loader: no store; pass one, or one of a type");
+	return rc;
+}
 
 /* Create a sampler or a stream for each worker. The threads are started later, by
  * rung__feed_start(). After an error close_workers() frees what was created. */
@@ -156,6 +180,8 @@ static int make_workers(struct rung_loader *loader, const struct rung_csc *csc)
 	}
 	/* these belong to the caller; each worker's sampler has a copy */
 	loader->opts.sampler.fanouts = NULL;
+	loader->opts.sampler.relations = NULL;
+	loader->opts.sampler.type_counts = NULL;
 	return 0;
 }
 
@@ -182,8 +208,10 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc,
 {
 	struct rung_loader_opts opts = RUNG_LOADER_OPTS_INIT;
 	struct rung_loader *loader;
-	int rc = copy_opts(store, csc, caller_opts, &opts);
+	int rc = begin(&store, caller_opts, &opts);
 
+	if (rc == 0)
+		rc = fill_opts(store, csc, &opts);
 	if (rc == 0)
 		rc = check_graph(store, csc, &opts);
 	if (rc < 0)
@@ -193,8 +221,7 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc,
 		return rung__fail(RUNG_E_NOMEM, "loader: no memory");
 	loader->store = store;
 	loader->opts = opts;
-	loader->row_bytes = store->form.out_bytes;
-	loader->announces = store->cache != NULL; /* only the cache uses announcements */
+	loader->typed = opts.type_stores != NULL;
 	loader->hop_count = opts.gpu_sampler ? rung__gpu_sampler_hops(opts.gpu_sampler)
 	                                     : opts.sampler.hop_count;
 	pthread_mutex_init(&loader->lock, NULL);
@@ -203,9 +230,11 @@ int rung_loader_create(struct rung_store *store, const struct rung_csc *csc,
 	pthread_cond_init(&loader->moved, NULL);
 	loader->slot_count = (uint64_t)opts.look_ahead + opts.gathers;
 	loader->slots = rung__zalloc_array(loader->slot_count, sizeof(*loader->slots));
-	rc = loader->slots ? make_workers(loader, csc)
+	rc = loader->slots ? rung__feed_open_tables(loader)
 	                   : rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu64 " batches",
 	                                loader->slot_count);
+	if (rc == 0)
+		rc = make_workers(loader, csc);
 	if (rc == 0 && store->device)
 		rc = store->device_ops->stream_open(store->device, &loader->stream);
 	if (rc == 0 && opts.gpu_sampler)
@@ -244,13 +273,14 @@ void rung_loader_destroy(struct rung_loader *loader)
 	/* batches that the caller has not put; reads in flight may still write to their rows */
 	while ((batch = RUNG__ENTRY(rung__queue_pop(&loader->held), struct rung__feed_batch,
 	                            held_link)) != NULL) {
-		rung__feed_drain(batch);
+		rung__feed_drain(loader, batch);
 		rung__feed_free_batch(loader, batch);
 	}
 	rung__feed_free_all(loader);
 	close_workers(loader);
 	if (loader->stream)
 		loader->store->device_ops->stream_close(loader->store->device, loader->stream);
+	rung__free(loader->tables);
 	rung__free(loader->slots);
 	rung__free(loader->seeds);
 	pthread_cond_destroy(&loader->moved);

@@ -168,8 +168,8 @@ static void free_rows(struct rung_loader *loader, struct rung__feed_rows *rows)
 	rung__free(rows);
 }
 
-/* Allocate memory for `row_count` rows; on a device with an event for its next user. */
-static int make_rows(struct rung_loader *loader, uint64_t row_count,
+/* Allocate memory for `unit_count` units; on a device with an event for its next user. */
+static int make_rows(struct rung_loader *loader, uint64_t unit_count,
                      struct rung__feed_rows **rows_out)
 {
 	struct rung__feed_rows *rows = rung__zalloc(sizeof(*rows));
@@ -178,11 +178,11 @@ static int make_rows(struct rung_loader *loader, uint64_t row_count,
 
 	if (!rows)
 		return rung__fail(RUNG_E_NOMEM, "loader: no memory for rows");
-	rows->row_count = row_count;
-	if (!rung__mul(row_count, loader->row_bytes, &bytes))
+	rows->unit_count = unit_count;
+	if (!rung__mul(unit_count, loader->unit_bytes, &bytes))
 		rc = rung__fail(RUNG_E_NOMEM,
 		                "loader: %" PRIu64 " rows of %" PRIu64 " bytes exceed 2^64 bytes",
-		                row_count, loader->row_bytes);
+		                unit_count, loader->unit_bytes);
 	else
 		rc = rung_store_alloc(loader->store, bytes, &rows->memory);
 	if (rc < 0)
@@ -211,17 +211,17 @@ static void drop_rows(struct rung_loader *loader, struct rung__feed_rows *rows)
 	free_rows(loader, rows);
 }
 
-/* Allocate rows for `row_count` rows with a margin of an eighth: later batches are rarely larger.
+/* Allocate rows for `unit_count` units with a margin of an eighth: later batches are rarely larger.
  * If the device has too little memory for that, all unused rows are freed, although the device may
  * then wait for all its work, and the margin is omitted. */
-static int make_large_rows(struct rung_loader *loader, uint64_t row_count,
+static int make_large_rows(struct rung_loader *loader, uint64_t unit_count,
                            struct rung__feed_rows **rows_out)
 {
 	uint64_t most, roomy;
 	int rc;
 
 	pthread_mutex_lock(&loader->lock);
-	most = RUNG__MAX(row_count, loader->rank_count_max);
+	most = RUNG__MAX(unit_count, loader->unit_count_max);
 	pthread_mutex_unlock(&loader->lock);
 	if (!rung__add(most, most / 8, &roomy))
 		roomy = most;
@@ -232,7 +232,7 @@ static int make_large_rows(struct rung_loader *loader, uint64_t row_count,
 		while ((item = pop_first(loader, &loader->free_rows)) != NULL)
 			drop_rows(loader, (struct rung__feed_rows *)item);
 		rung__feed_free_dropped(loader);
-		rc = make_rows(loader, row_count, rows_out);
+		rc = make_rows(loader, unit_count, rows_out);
 	}
 	if (rc == 0) {
 		pthread_mutex_lock(&loader->lock);
@@ -244,7 +244,7 @@ static int make_large_rows(struct rung_loader *loader, uint64_t row_count,
 
 int rung__feed_acquire_rows(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
-	const uint64_t count = batch->handed.rank_count;
+	const uint64_t count = batch->unit_count;
 	struct rung__feed_rows *rows;
 	bool may_make;
 	int rc = 0;
@@ -256,7 +256,7 @@ int rung__feed_acquire_rows(struct rung_loader *loader, struct rung__feed_batch 
 	           loader->rows_allocated < loader->opts.gathers + RUNG__FEED_HELD;
 	pthread_mutex_unlock(&loader->lock);
 	rows = (struct rung__feed_rows *)pop_free(loader, &loader->free_rows, may_make);
-	if (rows && rows->row_count < count) {
+	if (rows && rows->unit_count < count) {
 		drop_rows(loader, rows);
 		rows = NULL;
 	}
@@ -304,7 +304,14 @@ int rung__feed_make_batch(struct rung_loader *loader, struct rung__feed_batch **
 
 	if (!batch)
 		return rung__fail(RUNG_E_NOMEM, "loader: no memory for a batch");
-	if (loader->opts.gpu_sampler)
+	batch->parts = rung__zalloc_array(loader->table_count, sizeof(*batch->parts));
+	batch->requests = rung__zalloc_array(loader->table_count, sizeof(*batch->requests));
+	batch->row_pointers = rung__zalloc_array((uint64_t)loader->opts.sampler.type_count +
+	                                                 loader->opts.sampler.relation_count,
+	                                         sizeof(*batch->row_pointers));
+	if (!batch->parts || !batch->requests || !batch->row_pointers)
+		rc = rung__fail(RUNG_E_NOMEM, "loader: no memory for a batch");
+	else if (loader->opts.gpu_sampler)
 		rc = open_gpu_sample(loader, batch);
 	else if (loader->hop_count > 0)
 		rc = rung_batch_create(&batch->sample);
@@ -334,7 +341,13 @@ void rung__feed_free_batch(struct rung_loader *loader, struct rung__feed_batch *
 	rung__gpu_batch_destroy(batch->gpu_sample);
 	unpin(loader, batch->pinned_seeds, batch->pinned_bytes);
 	rung_batch_destroy(batch->sample);
-	rung__free(batch->names);
+	for (uint32_t i = 0; batch->parts && i < loader->table_count; i++) {
+		rung__free(batch->parts[i].positions);
+		rung__free(batch->parts[i].names);
+	}
+	rung__free(batch->parts);
+	rung__free(batch->requests);
+	rung__free(batch->row_pointers);
 	rung__free(batch->seeds);
 	rung__free(batch);
 }
@@ -379,8 +392,10 @@ void rung__feed_release_batch(struct rung_loader *loader, struct rung__feed_batc
 		return;
 	rows = batch->rows;
 	batch->rows = NULL;
-	batch->name_count = 0;
-	batch->host_ranks = NULL;
+	for (uint32_t i = 0; i < loader->table_count; i++) {
+		batch->parts[i].name_count = 0;
+		batch->parts[i].announced = false;
+	}
 	batch->handed = (struct rung_loader_batch){ 0 };
 	pthread_mutex_lock(&loader->lock);
 	if (rows && keep_rows(loader, rows))

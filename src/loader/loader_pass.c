@@ -12,17 +12,6 @@
 #include "loader/state.h"
 #include "base/random.h"
 
-void rung__feed_drain(struct rung__feed_batch *batch)
-{
-	struct rung_request *request = batch ? batch->handed.request : NULL;
-
-	if (!request)
-		return;
-	rung_request_wait(request, -1); /* on a GPU rung_request_put() does not wait */
-	rung_request_put(request);
-	batch->handed.request = NULL;
-}
-
 /* ---- passes ---- */
 
 /* Number of batches of the whole pass, whatever batch_first is: batch numbers always count from its
@@ -109,9 +98,8 @@ int rung_loader_end(struct rung_loader *loader)
 		/* The cache keeps the rows of announced batches. It must forget those of a batch
 		 * that will never be gathered. */
 		if (slot->batch)
-			rung__prefetch_undo(loader->store, slot->batch->names,
-			                    slot->batch->name_count);
-		rung__feed_drain(slot->batch);
+			rung__feed_withdraw(loader, slot->batch);
+		rung__feed_drain(loader, slot->batch);
 		rung__feed_release_batch(loader, slot->batch);
 		*slot = (struct rung__feed_slot){ .state = RUNG__FEED_EMPTY };
 	}
@@ -150,14 +138,11 @@ static int await_rows(struct rung_loader *loader, struct rung__feed_batch *batch
 	uint64_t begin_ns;
 	int rc;
 
-	if (loader->store->device || !batch->handed.request)
+	if (loader->store->device)
 		return 0;
 	pthread_mutex_unlock(&loader->lock);
 	begin_ns = rung__now_ns();
-	rc = rung_request_wait(batch->handed.request, -1);
-	batch->handed.times.rows_ns = batch->handed.request->done_ns;
-	rung_request_put(batch->handed.request);
-	batch->handed.request = NULL;
+	rc = rung__feed_wait(loader, batch);
 	begin_ns = rung__now_ns() - begin_ns;
 	pthread_mutex_lock(&loader->lock);
 	loader->counters.wait_rows_ns += begin_ns;
@@ -169,7 +154,7 @@ static void hold(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
 	rung__queue_push_first(&loader->held, &batch->held_link);
 	loader->counters.batches++;
-	loader->counters.rows += batch->handed.rank_count;
+	loader->counters.rows += batch->row_count;
 	loader->counters.edges += batch->edge_count;
 }
 
@@ -227,19 +212,12 @@ int rung_loader_next(struct rung_loader *loader, const struct rung_loader_batch 
 }
 
 /* On a GPU: the caller's stream waits for the rows, and the next user of their memory waits for
- * that stream. Without the first wait the event of the stream could pass before the gather has
- * written all rows. If the stream cannot wait, the host does. */
+ * that stream. Without the first wait the event of the stream could pass before the gathers have
+ * written all rows. */
 static void lend_until(struct rung_loader *loader, struct rung__feed_batch *batch,
                        struct CUstream_st *stream)
 {
-	struct rung_request *request = batch->handed.request;
-
-	if (request && rung_request_wait_stream(request, stream) < 0) {
-		rung__feed_drain(batch);
-	} else {
-		rung_request_put(request);
-		batch->handed.request = NULL;
-	}
+	rung__feed_wait_stream(loader, batch, stream);
 	rung__feed_lent_until(loader, batch, stream);
 }
 
@@ -256,7 +234,7 @@ void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch 
 	if (loader->store->device)
 		lend_until(loader, batch, stream);
 	else
-		rung__feed_drain(batch);
+		rung__feed_drain(loader, batch);
 	/* `held` is guarded by the lock: any thread may put a batch */
 	pthread_mutex_lock(&loader->lock);
 	rung__queue_remove(&loader->held, &batch->held_link);
@@ -270,6 +248,8 @@ static void put_unused(struct rung_loader *loader, const struct rung_loader_batc
 {
 	if (batch && batch->request)
 		rung_request_wait(batch->request, -1);
+	for (uint32_t i = 0; batch && i < batch->request_count; i++)
+		rung_request_wait(batch->requests[i], -1);
 	rung_loader_put(loader, batch, loader->stream);
 }
 

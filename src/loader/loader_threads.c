@@ -19,27 +19,13 @@
 
 /* ---- workers ---- */
 
-/* Ensure space for `count` ids; the content is lost when it grows. */
-static int reserve(uint64_t **items, uint64_t *capacity, uint64_t count)
-{
-	if (count <= *capacity)
-		return 0;
-	rung__free(*items);
-	*capacity = 0;
-	*items = rung__malloc_array(count, sizeof(**items));
-	if (!*items)
-		return rung__fail(RUNG_E_NOMEM, "loader: no memory for %" PRIu64 " ids", count);
-	*capacity = count;
-	return 0;
-}
-
 /* A batch without edges consists of its seeds. They are checked here, because no sampler does it.
  * The copy belongs to the batch, because the pass may end while the caller holds the batch. */
 static int read_seeds(struct rung_loader *loader, struct rung__feed_batch *batch,
                       const uint64_t *seeds, uint64_t count)
 {
 	const uint64_t vertex_count = loader->store->shape.vertex_count;
-	int rc = reserve(&batch->seeds, &batch->seeds_capacity, count);
+	int rc = rung__feed_reserve(&batch->seeds, &batch->seeds_capacity, count);
 
 	if (rc < 0)
 		return rc;
@@ -52,7 +38,7 @@ static int read_seeds(struct rung_loader *loader, struct rung__feed_batch *batch
 			                  i, seeds[i], vertex_count);
 		batch->seeds[i] = seeds[i];
 	}
-	batch->handed.ranks = batch->host_ranks = batch->seeds;
+	batch->handed.ranks = batch->seeds;
 	batch->handed.rank_count = count;
 	return 0;
 }
@@ -67,12 +53,14 @@ static int fetch_ranks(const struct rung__feed_worker *worker, struct rung__feed
 	uint64_t *ranks = batch->pinned_seeds + loader->opts.batch_size;
 	int rc;
 
+	rung__feed_list_parts(loader, batch);
+	batch->parts[0].host_ids = NULL;
 	if (!loader->announces)
 		return 0;
 	rc = loader->store->device_ops->fetch(loader->store->device, ranks, handed->ranks,
 	                                      handed->rank_count * sizeof(*ranks), worker->stream);
 	if (rc == 0)
-		batch->host_ranks = ranks;
+		batch->parts[0].host_ids = ranks;
 	return rc;
 }
 
@@ -126,20 +114,20 @@ static int sample(struct rung__feed_worker *worker, uint64_t idx, struct rung__f
 	if (!worker->sampler) {
 		rc = read_seeds(loader, batch, loader->seeds + first, count);
 		handed->seeds = handed->ranks;
-		return rc;
+		return rc < 0 ? rc : rung__feed_list_parts(loader, batch);
 	}
 	rc = rung_sampler_sample(worker->sampler, loader->seeds + first, count,
 	                         loader->key_first + idx, batch->sample);
-	if (rc < 0)
-		return rc;
-	handed->ranks = batch->host_ranks = rung_batch_vertices(batch->sample, &handed->rank_count);
+	if (rc < 0 || loader->typed)
+		return rc < 0 ? rc : rung__feed_list_parts(loader, batch);
+	handed->ranks = rung_batch_vertices(batch->sample, &handed->rank_count);
 	handed->seeds = handed->ranks;
 	handed->block_count = loader->hop_count;
 	for (uint32_t hop = 0; hop < handed->block_count; hop++) {
 		batch->blocks[hop] = rung_batch_block(batch->sample, hop);
 		batch->edge_count += batch->blocks[hop]->edge_count;
 	}
-	return 0;
+	return rung__feed_list_parts(loader, batch);
 }
 
 /* Whether a worker may begin a batch. Batches that are claimed but not submitted are limited to
@@ -175,8 +163,7 @@ static void sample_next(struct rung__feed_worker *worker)
 	pthread_mutex_lock(&loader->lock);
 	loader->counters.sample_ns += end_ns - begin_ns;
 	if (rc == 0)
-		loader->rank_count_max =
-			RUNG__MAX(loader->rank_count_max, batch->handed.rank_count);
+		loader->unit_count_max = RUNG__MAX(loader->unit_count_max, batch->unit_count);
 	assert(slot->state == RUNG__FEED_EMPTY && !slot->batch);
 	slot->batch = batch;
 	slot->state = RUNG__FEED_SAMPLED;
@@ -216,37 +203,12 @@ static void *run_worker(void *ctx)
 
 /* ---- the feeder ---- */
 
-/* Start the gather of a batch. If it has more ids than a request accepts, or other users have all
- * requests, the store splits the list and waits for each part. The rows are then complete at
- * return, and the batch has no request. */
-static int submit(struct rung_loader *loader, const struct rung_ids *ids,
-                  struct rung_loader_batch *handed)
-{
-	int rc;
-
-	if (ids->count > loader->store->opts.batch_rows_max)
-		return rung__gather_stream(loader->store, ids, handed->rows, 0, loader->stream);
-	rc = rung_gather_submit(loader->store, ids, handed->rows, 0, loader->stream,
-	                        &handed->request);
-	return rc == RUNG_E_AGAIN
-	               ? rung__gather_stream(loader->store, ids, handed->rows, 0, loader->stream)
-	               : rc;
-}
-
-/* Acquire rows for a batch and start its gather into them. */
+/* Acquire rows for a batch and start its gathers into them. */
 static int gather(struct rung_loader *loader, struct rung__feed_batch *batch)
 {
-	struct rung_loader_batch *handed = &batch->handed;
-	struct rung_ids ids = { .count = handed->rank_count,
-		                .dtype = RUNG_U64,
-		                .space = RUNG_RANKS };
 	int rc = rung__feed_acquire_rows(loader, batch);
 
-	if (rc < 0)
-		return rc;
-	ids.data = handed->ranks;
-	handed->rows = batch->rows->memory;
-	return submit(loader, &ids, handed);
+	return rc < 0 ? rc : rung__feed_gather(loader, batch);
 }
 
 /* Submit the gather of the next batch, or pass on its failure. With the lock held; it is released
@@ -263,14 +225,14 @@ static void submit_next(struct rung_loader *loader)
 		pthread_mutex_unlock(&loader->lock);
 		times->gather_begin_ns = rung__now_ns();
 		rc = gather(loader, batch);
-		/* The announcement ends with the gather that it was for. Without a gather it must
-		 * be withdrawn, or its rows would occupy the cache. */
+		/* An announcement ends with the gather that it was for. Without a gather it must be
+		 * withdrawn, or its rows would occupy the cache. */
 		if (rc < 0)
-			rung__prefetch_undo(loader->store, batch->names, batch->name_count);
-		batch->name_count = 0;
+			rung__feed_withdraw(loader, batch);
 		times->gather_end_ns = rung__now_ns();
 		/* without a request the rows are complete */
-		if (!loader->store->device && !batch->handed.request)
+		if (!loader->store->device && !batch->handed.request &&
+		    !batch->handed.request_count)
 			times->rows_ns = times->gather_end_ns;
 		pthread_mutex_lock(&loader->lock);
 		loader->counters.gather_ns += times->gather_end_ns - times->gather_begin_ns;
@@ -287,21 +249,6 @@ static void submit_next(struct rung_loader *loader)
 	pthread_cond_signal(&loader->room);
 }
 
-/* Announce the rows of a batch to the cache, and keep the names of the announcements for
- * rung__prefetch_undo(): one name for each group of up to batch_rows_max ids. */
-static int announce(struct rung_loader *loader, struct rung__feed_batch *batch)
-{
-	const struct rung_loader_batch *handed = &batch->handed;
-	const struct rung_ids ids = { .data = batch->host_ranks,
-		                      .count = handed->rank_count,
-		                      .dtype = RUNG_U64,
-		                      .space = RUNG_RANKS };
-	int rc = reserve(&batch->names, &batch->names_capacity,
-	                 handed->rank_count / loader->store->opts.batch_rows_max + 1);
-
-	return rc < 0 ? rc : rung__prefetch(loader->store, &ids, batch->names, &batch->name_count);
-}
-
 /* Announce the batch with the number `announced`. With the lock held; it is released while
  * announcing: only the feeder changes a SAMPLED slot. */
 static void announce_next(struct rung_loader *loader)
@@ -312,7 +259,7 @@ static void announce_next(struct rung_loader *loader)
 
 	pthread_mutex_unlock(&loader->lock);
 	begin_ns = rung__now_ns();
-	rc = announce(loader, batch);
+	rc = rung__feed_announce(loader, batch);
 	end_ns = rung__now_ns();
 	if (rc == 0) {
 		batch->handed.times.announce_begin_ns = begin_ns;

@@ -29,6 +29,8 @@
 /* A caller that puts a batch only after it has received the next holds two. The memory of this many
  * more batches is kept for reuse. */
 #define RUNG__FEED_HELD 2u
+/* Alignment of the rows of each table, in bytes. */
+#define RUNG__FEED_ALIGN 256u
 
 /* An item of memory that is reused: the first member of the structs below. The thread that has it
  * owns it; while it is in a list, the loader's lock guards it. */
@@ -47,12 +49,40 @@ struct rung__feed_list {
 	uint64_t count;
 };
 
-/* Memory of the store for gathered rows. It does not grow: a larger batch gets other memory. It is
- * separate from the batch because few batches have rows: only those from the gather to the put. */
+/* Memory of the store for gathered rows, of all tables one after the other. It does not grow: a
+ * larger batch gets other memory. It is separate from the batch because few batches have rows: only
+ * those from the gather to the put. */
 struct rung__feed_rows {
 	struct rung__feed_item item; /* first */
-	uint64_t row_count;          /* capacity, rows of loader->row_bytes */
+	uint64_t unit_count;         /* capacity, units of loader->unit_bytes */
 	void *memory;
+};
+
+/* A table that batches are gathered from. An untyped graph has one; a typed graph has those of the
+ * types with rows, and then those of the relations with edge rows. */
+struct rung__feed_table {
+	struct rung_store *store; /* borrowed */
+	uint64_t row_bytes;       /* bytes of a gathered row; rows are contiguous */
+	/* batches are announced: some rows are cold, and the cache may keep them */
+	bool announces;
+	const char *what; /* "type" or "relation", for messages; NULL: untyped */
+	uint32_t number;  /* of the type or relation */
+};
+
+/* The rows of one table in a batch. */
+struct rung__feed_part {
+	const uint64_t *ids;      /* [count] ranks, or positions of edges; of the sample */
+	const uint64_t *host_ids; /* the same in host memory; NULL: only on the GPU */
+	uint64_t count;
+	/* edge rows: memory for `ids`, because the sample has a list for each hop */
+	uint64_t *positions;
+	uint64_t positions_capacity;
+	struct rung_request *request; /* of the gather; NULL: complete, or not submitted */
+	/* [name_count] names of its announcements, until its gather: see rung__prefetch() */
+	uint64_t *names;
+	uint64_t names_capacity;
+	uint32_t name_count; /* 0: not announced, or its gather was submitted */
+	bool announced;
 };
 
 /* A batch: the memory of its sample, and the view that the caller gets. */
@@ -62,8 +92,14 @@ struct rung__feed_batch {
 	struct rung__link held_link;        /* in loader->held from next to put */
 	struct rung_batch *sample;          /* of the CPU's sampler; NULL without edges */
 	struct rung__gpu_batch *gpu_sample; /* with opts.gpu_sampler, instead of `sample` */
-	const uint64_t *host_ranks;         /* handed.ranks in host memory; NULL: only on the GPU */
-	/* with opts.gpu_sampler: [batch_size], then memory for host_ranks */
+	struct rung__feed_part *parts;      /* [table_count] */
+	uint64_t unit_count;                /* memory of all rows, in units of loader->unit_bytes */
+	uint64_t row_count;                 /* of all tables */
+	/* typed: [type_count + relation_count] rows of each, NULL without a table, and
+	 * [table_count] requests, for handed */
+	void **row_pointers;
+	struct rung_request **requests;
+	/* with opts.gpu_sampler: [batch_size], then memory for the ranks */
 	uint64_t *pinned_seeds;
 	uint64_t pinned_bytes;                          /* whole pages */
 	const struct rung_block *blocks[RUNG_HOPS_MAX]; /* [hop_count], of the sample */
@@ -71,10 +107,6 @@ struct rung__feed_batch {
 	uint64_t *seeds;                                /* copied seeds of a batch without edges */
 	uint64_t seeds_capacity;                        /* ids */
 	struct rung__feed_rows *rows;                   /* NULL until its gather is submitted */
-	/* [name_count] names of its announcements, until its gather: see rung__prefetch() */
-	uint64_t *names;
-	uint64_t names_capacity;
-	uint32_t name_count; /* 0: not announced, or its gather was submitted */
 };
 
 /* READY: submitted, or failed; the rows may still be incomplete. */
@@ -105,12 +137,16 @@ struct rung__feed_counters {
 
 struct rung_loader {
 	/* set by rung_loader_create(), then read without the lock */
-	struct rung_store *store;     /* borrowed */
-	struct rung_loader_opts opts; /* defaults filled in; fanouts are not kept */
-	uint64_t row_bytes;           /* bytes of a gathered row; rows are contiguous */
-	/* batches are announced: some rows are cold, and the cache may keep them */
-	bool announces;
-	uint32_t hop_count; /* of the sampler in use; 0: batches without edges */
+	/* of the first table: memory, device and statistics page are those of this store. Borrowed
+	 */
+	struct rung_store *store;
+	struct rung_loader_opts opts;    /* defaults filled in; what it points to is not kept */
+	struct rung__feed_table *tables; /* [table_count] */
+	uint32_t table_count;
+	bool typed;
+	uint64_t unit_bytes; /* a row, or typed: RUNG__FEED_ALIGN */
+	bool announces;      /* any table does */
+	uint32_t hop_count;  /* of the sampler in use; 0: batches without edges */
 	/* with a device: the stream of the loader's gathers, not ordered with any other stream */
 	struct CUstream_st *stream;
 
@@ -144,8 +180,8 @@ struct rung_loader {
 	struct rung__feed_list dropped_batches, dropped_rows;
 	/* number of struct rung__feed_rows that were allocated and not dropped */
 	uint64_t rows_allocated;
-	/* largest rank_count so far, in any pass; determines the size of new rows */
-	uint64_t rank_count_max;
+	/* largest unit_count so far, in any pass; determines the size of new rows */
+	uint64_t unit_count_max;
 
 	struct rung__feed_worker *workers; /* [opts.threads] */
 	uint32_t worker_count;             /* workers that run */
@@ -159,10 +195,31 @@ static inline struct rung__feed_slot *rung__feed_slot(const struct rung_loader *
 	return &loader->slots[idx % loader->slot_count];
 }
 
-/* ---- loader_pass.c ---- */
+/* ---- loader_tables.c ---- */
 
-/** Wait until nothing writes to the rows of a batch, and release its request. NULL is allowed. */
-void rung__feed_drain(struct rung__feed_batch *batch);
+/** Choose the tables of a typed graph, after the options were copied. @return 0 or RUNG_E_INVAL */
+int rung__feed_check_tables(const struct rung_loader_opts *opts);
+/** Set loader->tables. @return 0 or RUNG_E_NOMEM */
+int rung__feed_open_tables(struct rung_loader *loader);
+
+/** Ensure space for `count` ids; the content is lost when it grows. @return 0 or RUNG_E_NOMEM */
+int rung__feed_reserve(uint64_t **items, uint64_t *capacity, uint64_t count);
+/** Set the parts of a batch that was sampled, and the caller's view of a typed one. */
+int rung__feed_list_parts(const struct rung_loader *loader, struct rung__feed_batch *batch);
+/** Announce the rows of a batch to the caches, from the first part on that was not announced.
+ * @return 0, RUNG_E_AGAIN (the window of a store is full), or another failure */
+int rung__feed_announce(const struct rung_loader *loader, struct rung__feed_batch *batch);
+/** Withdraw the announcements of parts whose gather was not submitted. */
+void rung__feed_withdraw(const struct rung_loader *loader, struct rung__feed_batch *batch);
+/** Start the gathers of a batch into its rows, and set the caller's view of them. */
+int rung__feed_gather(struct rung_loader *loader, struct rung__feed_batch *batch);
+/** On the CPU: wait for all rows of a batch. @return the failure of the first part that has one */
+int rung__feed_wait(const struct rung_loader *loader, struct rung__feed_batch *batch);
+/** Let a stream wait for all rows of a batch; if it cannot, the calling thread waits. */
+void rung__feed_wait_stream(const struct rung_loader *loader, struct rung__feed_batch *batch,
+                            struct CUstream_st *stream);
+/** Wait until nothing writes to the rows of a batch, and release its requests. NULL is allowed. */
+void rung__feed_drain(const struct rung_loader *loader, struct rung__feed_batch *batch);
 
 /* ---- loader_threads.c ---- */
 

@@ -154,7 +154,7 @@ Test(loader_faults, invalid_options_are_rejected)
 	refuse(opts, &csc, RUNG_E_INVAL, "hops");
 	opts = good;
 	opts.sampler.fanouts = NULL;
-	refuse(opts, &csc, RUNG_E_INVAL, "hops");
+	refuse(opts, &csc, RUNG_E_INVAL, "no fanouts");
 	opts = good;
 	opts.sampler.draws = (enum rung_draws)7;
 	refuse(opts, &csc, RUNG_E_INVAL, "draws");

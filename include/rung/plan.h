@@ -27,6 +27,15 @@
  * bytes. For each budget it divides, creates the plan and predicts, several budgets at a time; the
  * results are those of the single calls.
  *
+ * Tables. rung_plan_tables() ranks rows and lists of all tables by the time that they save per byte
+ * in memory, expected accesses times the time of a read, and divides the budget at one place of
+ * that ranking. The accesses come from scores of -log(1 - P), as `expected` and `blend` compute
+ * (docs/SCORES.md); the time from the profile, or from a typical drive, on which reads of up to
+ * 4096 bytes take the same time. An access to a list counts as one read, and is served with the
+ * share of the list that is in memory. In a table that is not in the order of its scores, as edge
+ * rows, the best prefix is found on the upper concave hull of the sums. The result is the best up
+ * to a block: 1/4094 of the budget or of the table, at least a row.
+ *
  * Placement. If the plan leaves the placement of host rows open (RUNG_NUMA_AUTO, CPUs of several
  * nodes gather, other nodes have memory too), a forecast selects the faster of two placements:
  * nearest to the readers first, or in blocks over all nodes. rung_plan_placement() and stores
@@ -252,31 +261,17 @@ RUNG_API void rung_plan_destroy(struct rung_plan *plan);
  */
 RUNG_API const struct rung_plan_tier *rung_plan_tier(const struct rung_plan *plan, unsigned idx);
 /**
- * The host budget of the plan, and the bytes of two parts of a store that is opened with it.
+ * The host budget of the plan, its staging slots, one set per features file, its cold-row cache,
+ * and the device that will gather. Slots and cache are part of the budget.
  *
  * @return memory of the plan, valid until rung_plan_destroy(); never NULL
  *
- * Threads: any.
+ * Threads: any, while no call changes the plan.
  */
 RUNG_API const struct rung_plan_bytes *rung_plan_bytes(const struct rung_plan *plan);
-/**
- * The staging slots of the plan: buffers in host memory for rows that are read from the NVMe tier,
- * one set per features file. Their bytes are part of the host budget.
- *
- * @return memory of the plan, valid until rung_plan_destroy(); never NULL
- *
- * Threads: any, while no call changes the plan.
- */
 RUNG_API const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan);
-/**
- * The cold-row cache of the plan: frames in host memory that keep rows of the NVMe tier for later
- * batches. Its bytes are part of the host budget; row_count is 0 if there is no cache.
- *
- * @return memory of the plan, valid until rung_plan_destroy(); never NULL
- *
- * Threads: any, while no call changes the plan.
- */
 RUNG_API const struct rung_plan_cache *rung_plan_cache(const struct rung_plan *plan);
+RUNG_API const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan);
 
 /**
  * The plan of the graph's neighbour lists: its rows are the blocks of 512 bytes of the lists in
@@ -289,16 +284,6 @@ RUNG_API const struct rung_plan_cache *rung_plan_cache(const struct rung_plan *p
  * Threads: any, while no call changes the plan.
  */
 RUNG_API const struct rung_plan *rung_plan_structure(const struct rung_plan *plan);
-
-/**
- * The device that will gather and its GPUs. If RUNG_DEVICE_AUTO chose the CPU, or if some of the
- * requested GPUs cannot be used, `why` has the reason.
- *
- * @return memory of the plan, valid until rung_plan_destroy(); never NULL
- *
- * Threads: any, while no call changes the plan.
- */
-RUNG_API const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan);
 
 /**
  * Planned placement of block `idx` of host memory: first the blocks of "host" from the hottest to
@@ -403,6 +388,39 @@ RUNG_API int rung_plan_divide(const struct rung_dataset *ds, const struct rung_p
                               const struct rung_sampler_opts *sampler, const uint64_t *seeds,
                               uint64_t seed_count, uint32_t batch_size, uint32_t batches_max,
                               struct rung_plan_division *division_out);
+
+/** A table that gets a part of one budget, for rung_plan_tables(): the rows or the lists of a
+ * dataset. Accesses are expected ones per batch. */
+struct rung_plan_table {
+	size_t size;                   /**< sizeof(struct rung_plan_table), set by the caller */
+	const struct rung_dataset *ds; /**< set by the caller: not typed, but maybe a part */
+	int lists; /**< set by the caller. 0: the rows; nonzero: the lists of the graph */
+	/** for rung_plan_opts of the plan of this table alone. structure_bytes is 0 for rows */
+	uint64_t host_bytes, structure_bytes;
+	uint64_t bytes;          /**< of the budget, with slots, cache and map */
+	uint64_t least_bytes;    /**< with less, no plan of the table works */
+	uint64_t resident_bytes; /**< of rows or lists in memory, on GPUs too */
+	uint64_t row_bytes;      /**< of a row, or of a block of lists; 0: no features */
+	uint64_t row_count;      /**< rows, or blocks of lists */
+	double accesses;         /**< of all rows or lists */
+	double hits;             /**< of those in memory, without the cold-row cache */
+	double read_ns;          /**< time of a read, by which accesses of tables are compared */
+};
+
+/**
+ * Divide one host budget among several tables, such as those of a typed dataset: rows of its types,
+ * edge rows, lists of its relations. See Tables at the top of this file.
+ *
+ * @param opts    NULL: defaults. host_bytes is the budget of all tables; the other options apply
+ *                to each table, but structure_bytes is not used
+ * @param tables  [count] with `size`, `ds` and `lists` set; the rest is written on success
+ * @return 0; RUNG_E_INVAL (the budget is too small, with the least that works; a typed dataset;
+ *         lists of a dataset without a graph); RUNG_E_ABI, or an error of rung_plan_create()
+ *
+ * Threads: any, but the same table in one call only.
+ */
+RUNG_API int rung_plan_tables(const struct rung_plan_opts *opts, struct rung_plan_table *tables,
+                              size_t count);
 
 /** A host budget and its plan, for rung_plan_sweep(). */
 struct rung_plan_budget {

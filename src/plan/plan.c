@@ -101,7 +101,7 @@ static uint64_t host_budget(const struct rung_plan *plan, const struct rung_plan
  * number of slots; an explicit option has precedence over the profile. */
 static void choose(struct rung_plan *plan, const struct rung_plan_opts *opts)
 {
-	plan->has_choice = opts->profile != NULL;
+	plan->has_choice = opts->profile && plan->row_bytes > 0;
 	if (plan->has_choice)
 		rung__plan_choose(plan, opts->profile, &plan->tuning);
 	plan->queue_depth = opts->queue_depth ? opts->queue_depth : plan->tuning.queue_depth;
@@ -269,7 +269,7 @@ static int choose_row(const struct rung_dataset *ds, enum rung_quant_format form
 
 	plan->row_bytes = info->stored_row_bytes;
 	plan->row_stride = info->row_stride;
-	if (format == RUNG_QUANT_NONE)
+	if (format == RUNG_QUANT_NONE || plan->row_bytes == 0)
 		return 0;
 	quant.columns = info->features.row_bytes / rung_dtype_bytes(info->features.dtype);
 	if (!rung__quant_valid(&quant) || !rung__quant_accepts(info->features.dtype) ||

@@ -9,10 +9,12 @@ struct rung__placement_sizes rung__plan_placement_sizes(const struct rung_plan *
 
 	return (struct rung__placement_sizes){
 		.rank_first = host->rank_first,
-		.row_count = host->row_count,
+		/* a part of a typed dataset without features has ranks, but no memory for them */
+		.row_count = plan->row_stride ? host->row_count : 0,
 		.row_stride = plan->row_stride,
 		/* slot_count is the sum over all files, slots_bytes is the size for each */
-		.slots_bytes = plan->slots.slot_count / plan->file_count * plan->slots.slot_bytes,
+		.slots_bytes = plan->slots.slot_count / RUNG__MAX(plan->file_count, 1u) *
+		               plan->slots.slot_bytes,
 		.frames_bytes = rung__align_up(plan->cache.row_count * plan->cache.frame_bytes,
 		                               RUNG__PAGE_BYTES),
 		.file_count = plan->slots.slot_count ? plan->file_count : 0,

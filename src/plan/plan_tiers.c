@@ -200,6 +200,8 @@ uint64_t rung__plan_on_gpus(struct rung_plan *plan, const struct rung_plan_opts 
 		peer = local - RUNG__MIN(local, opts->replicate_bytes);
 		local -= peer;
 	}
+	if (plan->row_stride == 0) /* no features: GPUs hold nothing of them */
+		return give_ranks(plan, RUNG__TIER_GPU, 0, 0);
 	rows = give_ranks(plan, RUNG__TIER_GPU, 0, local / plan->row_stride);
 	peer /= plan->row_stride;
 	/* a budget of RUNG_BYTES_MAX holds all rows, however many bytes they have */

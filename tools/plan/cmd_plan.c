@@ -322,6 +322,8 @@ int cmd_plan(int argc, char **argv)
 
 	tool_args_parse(&tool_plan_command, argc, argv, &args);
 	args.sweep |= !args.store.host.given;
+	if (!args.model && plan_is_typed(args.dir))
+		return plan_typed_run(argv[0], &args);
 	code = load_shared(argv[0], &args.machines);
 	if (code == TOOL_DONE)
 		code = tool_out_open(argv[0], args.svg, &svg);

@@ -74,6 +74,12 @@ void plan_print_counts(const struct rung_dataset *ds, const struct plan_args *ar
 /** Print where the rates of the prediction are from. */
 void plan_print_rates(const char *profile, uint32_t assumed);
 
+/** Whether DIR is a dataset of several types. */
+int plan_is_typed(const char *dir);
+
+/** Divide one or several budgets among the tables of a typed dataset. @return an exit code */
+int plan_typed_run(const char *name, const struct plan_args *args);
+
 /** Plan several budgets. @param svg  NULL: no picture. @return an exit code */
 int plan_sweep_run(const char *name, const struct plan_args *args, FILE *svg);
 

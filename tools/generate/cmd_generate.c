@@ -30,6 +30,7 @@ struct generate_args {
 	uint32_t width;
 	double given[GEN_PARAMS_MAX]; /* of --set, in the order of gen_param_list */
 	bool is_given[GEN_PARAMS_MAX];
+	bool typed;
 	struct tool_common common;
 };
 
@@ -78,6 +79,11 @@ static void check_args(const struct argp_state *state, void *ctx)
 		argp_error(state, "DIR is missing; give the folder to create");
 	if (!args->model)
 		argp_error(state, "--model is missing; give a model such as mag240m");
+	if (args->typed && !gen_model_typed(args->model->name))
+		argp_error(state, "--typed: %s has one vertex type; use mag240m",
+		           args->model->name);
+	if (args->typed)
+		args->model = gen_model_typed(args->model->name);
 	if (args->scale && args->vertices)
 		argp_error(state, "--scale and --vertices exclude each other; omit one of them");
 	if (args->edges && !args->vertices)
@@ -104,7 +110,10 @@ static const struct tool_option options[] = {
 	  TOOL_SET(set_model), TOOL_KNOWN(GEN_MODELS) },
 	{ "scale", "1/N", 1, "Vertices and edges relative to the original (default: 1)",
 	  TOOL_SET(set_scale) },
-	{ "vertices", "N", 1, "Number of vertices, instead of --scale",
+	{ "typed", NULL, 1,
+	  "Write authors and institutions as vertex types of their own, with mag240m",
+	  TOOL_FLAG(struct generate_args, typed) },
+	{ "vertices", "N", 1, "Number of vertices, with --typed of papers, instead of --scale",
 	  TOOL_U64(struct generate_args, vertices, VERTICES_MIN, VERTICES_MAX) },
 	{ "edges", "N", 1, "Number of edges (default: as many per vertex as the original has)",
 	  TOOL_U64(struct generate_args, edges, 1, EDGES_MAX) },
@@ -152,6 +161,15 @@ static uint32_t thread_count(const struct generate_args *args)
 #endif
 }
 
+static int prepare_types(struct gen_job *job)
+{
+	job->typed = malloc(sizeof(*job->typed));
+	if (!job->typed)
+		return tool_error(job->command, TOOL_FAILED, "no memory for the tables of a model");
+	gen_typed_init(job->typed, &job->graph, job->scale);
+	return TOOL_DONE;
+}
+
 static int prepare(const struct generate_args *args, struct gen_job *job)
 {
 	struct gen_graph *graph = &job->graph;
@@ -179,7 +197,7 @@ static int prepare(const struct generate_args *args, struct gen_job *job)
 	if (gen_graph_init(graph, args->seed) < 0)
 		return tool_error(job->command, TOOL_FAILED, "no memory for %llu communities",
 		                  (unsigned long long)graph->communities);
-	return TOOL_DONE;
+	return args->typed ? prepare_types(job) : TOOL_DONE;
 }
 
 /* The files in an order in which a failure comes early: the graph, which can be impossible, first;
@@ -222,6 +240,10 @@ static json_t *report_json(const struct gen_job *job)
 	tool_json_set(root, "seed", tool_json_u64(job->seed));
 	tool_json_set(root, "vertices", tool_json_u64(graph->vertices));
 	tool_json_set(root, "edges", tool_json_u64(graph->edges));
+	if (job->typed) {
+		tool_json_set(root, "vertex_types", gen_types_json(job));
+		tool_json_set(root, "relations", gen_relations_json(job));
+	}
 	tool_json_set(root, "undirected", json_boolean(graph->model->undirected));
 	tool_json_set(root, "classes", tool_json_u64(graph->classes));
 	tool_json_set(root, "communities", tool_json_u64(graph->communities));
@@ -240,6 +262,14 @@ static json_t *report_json(const struct gen_job *job)
 	return root;
 }
 
+static void print_types(const struct gen_typed *typed)
+{
+	printf("%llu authors, who write %llu times; %llu institutions, %llu affiliations\n",
+	       (unsigned long long)typed->authors, (unsigned long long)typed->writes.edges,
+	       (unsigned long long)typed->institutions,
+	       (unsigned long long)typed->affiliations.edges);
+}
+
 static void print_report(const struct gen_job *job)
 {
 	const struct gen_graph *graph = &job->graph;
@@ -249,6 +279,8 @@ static void print_report(const struct gen_job *job)
 	       (unsigned long long)graph->vertices, (unsigned long long)graph->edges,
 	       graph->model->undirected ? " to use in both directions" : "",
 	       (unsigned long long)gen_row_bytes(job));
+	if (job->typed)
+		print_types(job->typed);
 	printf("%u classes; train %llu, valid %llu, test %llu\n", graph->classes,
 	       (unsigned long long)graph->split_count[GEN_TRAIN],
 	       (unsigned long long)graph->split_count[GEN_VALID],
@@ -284,6 +316,7 @@ int cmd_generate(int argc, char **argv)
 		print_report(job);
 	gen_folder_close(&job->folder);
 	gen_graph_fini(&job->graph);
+	free(job->typed);
 	free(job);
 	return code;
 }

@@ -7,6 +7,28 @@
 #include "generate.h"
 #include "output/json.h"
 
+json_t *gen_types_json(const struct gen_job *job)
+{
+	const struct gen_typed *typed = job->typed;
+	json_t *counts = json_object();
+
+	tool_json_set(counts, job->graph.model->vertex_type, tool_json_u64(job->graph.vertices));
+	tool_json_set(counts, "author", tool_json_u64(typed->authors));
+	tool_json_set(counts, "institution", tool_json_u64(typed->institutions));
+	return counts;
+}
+
+json_t *gen_relations_json(const struct gen_job *job)
+{
+	const struct gen_typed *typed = job->typed;
+	json_t *counts = json_object();
+
+	tool_json_set(counts, job->graph.model->relation, tool_json_u64(job->graph.edges));
+	tool_json_set(counts, "writes", tool_json_u64(typed->writes.edges));
+	tool_json_set(counts, "affiliated_with", tool_json_u64(typed->affiliations.edges));
+	return counts;
+}
+
 json_t *gen_params_json(const struct gen_graph *graph)
 {
 	json_t *object = json_object();
@@ -51,14 +73,23 @@ static json_t *splits_json(const struct gen_job *job)
 	return splits;
 }
 
+/* A type that has only features. */
+static json_t *type_json(const char *name, uint64_t count, const char *features)
+{
+	json_t *type = json_object();
+
+	tool_json_set(type, "name", tool_json_text(name));
+	tool_json_set(type, "count", tool_json_u64(count));
+	tool_json_set(type, "features", tool_json_text(features));
+	return type;
+}
+
 static json_t *vertices_json(const struct gen_job *job)
 {
 	const struct gen_graph *graph = &job->graph;
-	json_t *list = json_array(), *type = json_object(), *arrays;
+	json_t *list = json_array(), *arrays;
+	json_t *type = type_json(graph->model->vertex_type, graph->vertices, "features.npy");
 
-	tool_json_set(type, "name", tool_json_text(graph->model->vertex_type));
-	tool_json_set(type, "count", tool_json_u64(graph->vertices));
-	tool_json_set(type, "features", tool_json_text("features.npy"));
 	tool_json_set(type, "labels", tool_json_text("labels.npy"));
 	if (graph->model->year) {
 		arrays = json_object();
@@ -67,20 +98,58 @@ static json_t *vertices_json(const struct gen_job *job)
 	}
 	tool_json_set(type, "splits", splits_json(job));
 	tool_json_append(list, type);
+	if (job->typed) {
+		tool_json_append(list,
+		                 type_json("author", job->typed->authors, "author_features.npy"));
+		tool_json_append(list, type_json("institution", job->typed->institutions,
+		                                 "institution_features.npy"));
+	}
 	return list;
 }
 
-static json_t *relations_json(const struct gen_graph *graph)
+static json_t *relation_json(const char *name, const char *source, const char *target,
+                             const char *edges, uint64_t count)
 {
-	json_t *list = json_array(), *relation = json_object();
+	json_t *relation = json_object();
 
-	tool_json_set(relation, "name", tool_json_text(graph->model->relation));
-	tool_json_set(relation, "source", tool_json_text(graph->model->vertex_type));
-	tool_json_set(relation, "target", tool_json_text(graph->model->vertex_type));
-	tool_json_set(relation, "edges", tool_json_text("edges.npy"));
-	tool_json_set(relation, "count", tool_json_u64(graph->edges));
-	tool_json_set(relation, "undirected", json_boolean(graph->model->undirected));
+	tool_json_set(relation, "name", tool_json_text(name));
+	tool_json_set(relation, "source", tool_json_text(source));
+	tool_json_set(relation, "target", tool_json_text(target));
+	tool_json_set(relation, "edges", tool_json_text(edges));
+	tool_json_set(relation, "count", tool_json_u64(count));
+	return relation;
+}
+
+/* A relation and the one against its edges, which is not written. */
+static void add_both_ways(json_t *list, const char *name, const char *target, const char *edges,
+                          uint64_t count)
+{
+	char reverse[32];
+	json_t *relation;
+
+	snprintf(reverse, sizeof(reverse), "rev_%s", name);
+	tool_json_append(list, relation_json(name, "author", target, edges, count));
+	relation = relation_json(reverse, target, "author", edges, count);
+	tool_json_set(relation, "reversed", json_true());
 	tool_json_append(list, relation);
+}
+
+static json_t *relations_json(const struct gen_job *job)
+{
+	const struct gen_model *model = job->graph.model;
+	const struct gen_typed *typed = job->typed;
+	json_t *list = json_array(),
+	       *relation = relation_json(model->relation, model->vertex_type, model->vertex_type,
+	                                 "edges.npy", job->graph.edges);
+
+	tool_json_set(relation, "undirected", json_boolean(model->undirected));
+	tool_json_append(list, relation);
+	if (typed) {
+		add_both_ways(list, "writes", model->vertex_type, "writes.npy",
+		              typed->writes.edges);
+		add_both_ways(list, "affiliated_with", "institution", "affiliated_with.npy",
+		              typed->affiliations.edges);
+	}
 	return list;
 }
 
@@ -109,7 +178,7 @@ static json_t *dataset_json(const struct gen_job *job)
 	tool_json_set(root, "name", tool_json_text(job->name));
 	tool_json_set(root, "about", about_json(job));
 	tool_json_set(root, "vertex_types", vertices_json(job));
-	tool_json_set(root, "relations", relations_json(&job->graph));
+	tool_json_set(root, "relations", relations_json(job));
 	tool_json_set(training, "fanouts", tool_json_u32s(model->fanouts, model->hop_count));
 	tool_json_set(training, "batch_size", tool_json_u64(batch_size(job)));
 	tool_json_set(training, "draws", tool_json_text("all"));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The edges of a model. Positions are divided into blocks. A first pass counts the edges of each
+ * The edges of a model's relations. Positions are divided into blocks. A first pass counts the edges of each
  * block; then every block has its place in the file, and threads write blocks in any order.
  */
 #include <errno.h>
@@ -25,9 +25,22 @@
 #define MISSING_SHARE   50
 #define MEAN_ROUNDS_MAX 6
 
-static uint64_t block_count(const struct gen_graph *graph)
+enum relation { CITES, WRITES, AFFILIATIONS };
+
+/* Vertices whose edges are computed one after the other: citing papers, papers, authors. */
+static uint64_t position_count(const struct gen_job *job, enum relation relation)
 {
-	return ((graph->vertices - 1) >> BLOCK_BITS) + 1;
+	return relation == AFFILIATIONS ? job->typed->authors : job->graph.vertices;
+}
+
+static const struct gen_links *links_of(const struct gen_job *job, enum relation relation)
+{
+	return relation == WRITES ? &job->typed->writes : &job->typed->affiliations;
+}
+
+static uint64_t block_count(const struct gen_job *job, enum relation relation)
+{
+	return ((position_count(job, relation) - 1) >> BLOCK_BITS) + 1;
 }
 
 static uint64_t block_begin(uint64_t block)
@@ -35,18 +48,23 @@ static uint64_t block_begin(uint64_t block)
 	return block << BLOCK_BITS;
 }
 
-static uint64_t block_end(const struct gen_graph *graph, uint64_t block)
+static uint64_t block_end(const struct gen_job *job, enum relation relation, uint64_t block)
 {
-	const uint64_t end = (block + 1) << BLOCK_BITS;
+	const uint64_t end = (block + 1) << BLOCK_BITS, count = position_count(job, relation);
 
-	return end < graph->vertices ? end : graph->vertices;
+	return end < count ? end : count;
+}
+
+static uint64_t edge_count(const struct gen_job *job, enum relation relation, uint64_t position)
+{
+	return relation == CITES ? gen_edge_count(&job->graph, position)
+	                         : gen_link_count(links_of(job, relation), position);
 }
 
 /* Count the edges of each block. counts may be NULL. @return their sum */
-static uint64_t count_edges(struct gen_job *job, uint64_t *counts)
+static uint64_t count_edges(struct gen_job *job, enum relation relation, uint64_t *counts)
 {
-	const struct gen_graph *graph = &job->graph;
-	const uint64_t blocks = block_count(graph);
+	const uint64_t blocks = block_count(job, relation);
 	uint64_t sum = 0;
 	int canceled = 0;
 
@@ -58,8 +76,8 @@ static uint64_t count_edges(struct gen_job *job, uint64_t *counts)
 		stop = canceled;
 		if (stop)
 			continue;
-		for (uint64_t v = block_begin(block); v < block_end(graph, block); v++)
-			count += gen_edge_count(graph, v);
+		for (uint64_t v = block_begin(block); v < block_end(job, relation, block); v++)
+			count += edge_count(job, relation, v);
 		if (counts)
 			counts[block] = count;
 		sum += count;
@@ -102,7 +120,7 @@ int gen_complete(struct gen_job *job)
 	for (int round = 0; round < ROUNDS_MAX && !tool_interrupted(); round++) {
 		graph->extra_all = graph->extra_some = 0;
 		gen_graph_set_mean(graph, mean);
-		sum = count_edges(job, NULL);
+		sum = count_edges(job, CITES, NULL);
 		if (sum > graph->edges)
 			mean *= MEAN_DOWN * (double)graph->edges / (double)sum;
 		else if (graph->edges - sum > missing_max && round < MEAN_ROUNDS_MAX)
@@ -115,7 +133,7 @@ int gen_complete(struct gen_job *job)
 	     round++) {
 		graph->extra_all = extra / graph->vertices;
 		graph->extra_some = extra % graph->vertices;
-		sum = count_edges(job, NULL);
+		sum = count_edges(job, CITES, NULL);
 		extra += graph->edges - sum; /* also if negative: unsigned arithmetic wraps */
 	}
 	if (sum != graph->edges && !tool_interrupted())
@@ -155,19 +173,30 @@ static void set_clear(struct target_set *set, uint32_t citations)
 	memset(set->slots, 0xff, size * sizeof(*set->slots));
 }
 
-static uint64_t distinct_target(const struct gen_graph *graph, struct target_set *set,
-                                uint64_t position, uint32_t slot)
+static uint64_t target_of(const struct gen_job *job, enum relation relation, uint64_t position,
+                          uint32_t slot, uint32_t attempt)
 {
+	if (relation == CITES)
+		return gen_target(&job->graph, position, slot, attempt);
+	return relation == WRITES
+	               ? gen_author(job->typed, &job->graph, position, slot, attempt)
+	               : gen_institution(job->typed, &job->graph, position, slot, attempt);
+}
+
+static uint64_t distinct_target(const struct gen_job *job, enum relation relation,
+                                struct target_set *set, uint64_t position, uint32_t slot)
+{
+	const uint64_t count = relation == CITES ? position : links_of(job, relation)->targets;
 	uint64_t target = 0;
 
 	for (uint32_t attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-		target = gen_target(graph, position, slot, attempt);
+		target = target_of(job, relation, position, slot, attempt);
 		if (set_add(set, target))
 			return target;
 	}
-	/* ends: a vertex has at most as many citations as there are older vertices */
+	/* ends: a vertex has at most as many targets as there are */
 	do
-		target = (target + 1) % position;
+		target = (target + 1) % count;
 	while (!set_add(set, target));
 	return target;
 }
@@ -179,57 +208,88 @@ struct buffers {
 	struct target_set set;
 };
 
-static void add_edge(const struct gen_graph *graph, struct buffers *buffers, uint64_t citing,
-                     uint64_t cited)
+/* `turned`: the other end of the edge is in row 0. */
+static void add_edge(struct buffers *buffers, bool turned, uint64_t id, uint64_t target)
 {
-	const bool turned = graph->model->cited_first;
-
-	buffers->ends[turned][buffers->count] = (uint32_t)citing;
-	buffers->ends[!turned][buffers->count] = (uint32_t)cited;
+	buffers->ends[turned][buffers->count] = (uint32_t)id;
+	buffers->ends[!turned][buffers->count] = (uint32_t)target;
 	buffers->count++;
 }
 
-static void fill_block(const struct gen_graph *graph, uint64_t block, struct buffers *buffers)
+static void add_citations(const struct gen_job *job, uint64_t v, struct buffers *buffers)
 {
-	buffers->count = 0;
-	for (uint64_t v = block_begin(block); v < block_end(graph, block); v++) {
-		const uint32_t citations = gen_citations(graph, v);
-		const uint32_t drawn = gen_is_mutual(graph, v) ? gen_degree(graph, v) : 0;
-		const uint64_t id = gen_id(graph, v);
+	const struct gen_graph *graph = &job->graph;
+	const uint32_t citations = gen_citations(graph, v);
+	const uint32_t drawn = gen_is_mutual(graph, v) ? gen_degree(graph, v) : 0;
+	const uint64_t id = gen_id(graph, v);
+	const bool turned = graph->model->cited_first;
 
-		set_clear(&buffers->set, citations);
-		for (uint32_t slot = 0; slot < citations; slot++) {
-			const uint64_t target =
-				gen_id(graph, distinct_target(graph, &buffers->set, v, slot));
+	set_clear(&buffers->set, citations);
+	for (uint32_t slot = 0; slot < citations; slot++) {
+		const uint64_t target =
+			gen_id(graph, distinct_target(job, CITES, &buffers->set, v, slot));
 
-			add_edge(graph, buffers, id, target);
-			if (slot < drawn)
-				add_edge(graph, buffers, target, id);
-		}
+		add_edge(buffers, turned, id, target);
+		if (slot < drawn)
+			add_edge(buffers, turned, target, id);
 	}
 }
 
-static int write_block(const struct gen_graph *graph, const struct gen_file *file, uint64_t begin,
+/* Authors are in row 0. */
+static void add_links(const struct gen_job *job, enum relation relation, uint64_t v,
+                      struct buffers *buffers)
+{
+	const struct gen_typed *typed = job->typed;
+	const bool turned = relation == WRITES;
+	const struct gen_permutation *order =
+		turned ? &typed->author_order : &typed->institution_order;
+	const uint32_t count = gen_link_count(links_of(job, relation), v);
+	const uint64_t id = turned ? gen_id(&job->graph, v) : gen_permute(&typed->author_order, v);
+
+	set_clear(&buffers->set, count);
+	for (uint32_t slot = 0; slot < count; slot++) {
+		const uint64_t target = distinct_target(job, relation, &buffers->set, v, slot);
+
+		add_edge(buffers, turned, id, gen_permute(order, target));
+	}
+}
+
+static void fill_block(const struct gen_job *job, enum relation relation, uint64_t block,
+                       struct buffers *buffers)
+{
+	buffers->count = 0;
+	for (uint64_t v = block_begin(block); v < block_end(job, relation, block); v++) {
+		if (relation == CITES)
+			add_citations(job, v, buffers);
+		else
+			add_links(job, relation, v, buffers);
+	}
+}
+
+static int write_block(const struct gen_file *file, uint64_t edges, uint64_t begin,
                        const struct buffers *buffers)
 {
 	int err = 0;
 
 	for (unsigned row = 0; row < 2 && err == 0; row++)
-		err = gen_file_write(file, (row * graph->edges + begin) * sizeof(uint32_t),
+		err = gen_file_write(file, (row * edges + begin) * sizeof(uint32_t),
 		                     buffers->ends[row], buffers->count * sizeof(uint32_t));
 	return err;
 }
 
 /* A set for the largest number of citations of a vertex: it has at most the product of the largest
- * factors, and cites an older vertex at most once. */
-static uint64_t set_bytes(const struct gen_graph *graph)
+ * factors, and cites an older vertex at most once.*/
+static uint64_t set_bytes(const struct gen_job *job, enum relation relation)
 {
+	const struct gen_graph *graph = &job->graph;
 	const uint64_t law = graph->degree_law[GEN_LAW - 1] / 65536 + 1;
 	const uint64_t factor = graph->uneven_max / 65536 + 1;
 	uint64_t most = law * factor + graph->extra_all + 2, size = 8;
 
 	if (most > graph->vertices)
 		most = graph->vertices;
+	if (relation != CITES)
+		most = gen_link_most(links_of(job, relation));
 	while (size < 2 * most)
 		size *= 2;
 	return size * sizeof(uint64_t);
@@ -237,9 +297,10 @@ static uint64_t set_bytes(const struct gen_graph *graph)
 
 struct edge_pass {
 	struct gen_job *job;
+	enum relation relation;
 	const struct gen_file *file;
 	const uint64_t *begins; /* [blocks + 1] of each block in the file */
-	uint64_t blocks, block_max;
+	uint64_t blocks, block_max, edges;
 	int err; /* an errno value */
 };
 
@@ -251,7 +312,7 @@ static void run_thread(struct edge_pass *pass)
 
 	for (unsigned row = 0; row < 2; row++)
 		buffers.ends[row] = malloc((pass->block_max + 1) * sizeof(uint32_t));
-	buffers.set.slots = malloc(set_bytes(&job->graph));
+	buffers.set.slots = malloc(set_bytes(job, pass->relation));
 	if (!buffers.ends[0] || !buffers.ends[1] || !buffers.set.slots)
 		err = ENOMEM;
 #pragma omp for schedule(dynamic, 1)
@@ -260,10 +321,10 @@ static void run_thread(struct edge_pass *pass)
 #pragma omp atomic read
 		stop = pass->err;
 		if (!stop && !err) {
-			fill_block(&job->graph, block, &buffers);
-			err = write_block(&job->graph, pass->file, pass->begins[block], &buffers);
+			fill_block(job, pass->relation, block, &buffers);
+			err = write_block(pass->file, pass->edges, pass->begins[block], &buffers);
 			if (!err && tool_progress_update(&job->progress, "edges",
-			                                 pass->begins[block], job->graph.edges))
+			                                 pass->begins[block], pass->edges))
 				err = ECANCELED;
 		}
 		if (err) {
@@ -293,9 +354,13 @@ static uint64_t places_of(uint64_t *counts, uint64_t blocks)
 }
 
 /* Use fewer threads if their buffers would exceed the budget. @return an exit code */
-static int fit_memory(struct gen_job *job, uint64_t block_edges, uint64_t blocks)
+static int fit_memory(struct gen_job *job, enum relation relation, uint64_t block_edges)
 {
-	const uint64_t edges = 2 * (block_edges + 1) * sizeof(uint32_t) + set_bytes(&job->graph);
+	const uint64_t edges = 2 * (block_edges + 1) * sizeof(uint32_t) + set_bytes(job, relation);
+	/* of the relation with the most blocks, so that the first one requests enough for all */
+	const uint64_t blocks = block_count(
+		job,
+		job->typed && job->typed->authors > job->graph.vertices ? AFFILIATIONS : CITES);
 	const uint64_t rows = gen_rows_bytes(job), thread = edges > rows ? edges : rows;
 	const uint64_t shared = GEN_SHARED_BYTES + (blocks + 1) * sizeof(uint64_t);
 
@@ -310,9 +375,14 @@ static int fit_memory(struct gen_job *job, uint64_t block_edges, uint64_t blocks
 	return TOOL_DONE;
 }
 
-int gen_write_edges(struct gen_job *job)
+static int write_relation(struct gen_job *job, enum relation relation, const char *name)
 {
-	struct edge_pass pass = { .job = job, .blocks = block_count(&job->graph) };
+	struct edge_pass pass = {
+		.job = job,
+		.relation = relation,
+		.blocks = block_count(job, relation),
+		.edges = relation == CITES ? job->graph.edges : links_of(job, relation)->edges,
+	};
 	uint64_t *places = malloc((pass.blocks + 1) * sizeof(*places));
 	struct gen_file *file;
 	int code;
@@ -320,13 +390,12 @@ int gen_write_edges(struct gen_job *job)
 	if (!places)
 		return tool_error(job->command, TOOL_FAILED, "no memory for %llu blocks of edges",
 		                  (unsigned long long)pass.blocks);
-	count_edges(job, places);
+	count_edges(job, relation, places);
 	pass.block_max = tool_interrupted() ? 0 : places_of(places, pass.blocks);
 	pass.begins = places;
-	code = tool_interrupted() ? TOOL_FAILED : fit_memory(job, pass.block_max, pass.blocks);
+	code = tool_interrupted() ? TOOL_FAILED : fit_memory(job, relation, pass.block_max);
 	if (code == TOOL_DONE)
-		code = gen_folder_array(&job->folder, "edges.npy", RUNG_I32, 2, job->graph.edges,
-		                        &file);
+		code = gen_folder_array(&job->folder, name, RUNG_I32, 2, pass.edges, &file);
 	if (code == TOOL_DONE) {
 		pass.file = file;
 #pragma omp parallel num_threads(job->threads)
@@ -335,5 +404,16 @@ int gen_write_edges(struct gen_job *job)
 			code = gen_folder_refuse(&job->folder, file, pass.err);
 	}
 	free(places);
+	return code;
+}
+
+int gen_write_edges(struct gen_job *job)
+{
+	int code = write_relation(job, CITES, "edges.npy");
+
+	if (job->typed && code == TOOL_DONE)
+		code = write_relation(job, WRITES, "writes.npy");
+	if (job->typed && code == TOOL_DONE)
+		code = write_relation(job, AFFILIATIONS, "affiliated_with.npy");
 	return code;
 }

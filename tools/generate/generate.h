@@ -5,7 +5,7 @@
  * The graph is a function of its parameters and a seed: the number of citations of a vertex, and
  * the target of each of them, are computed from hashes (src/base/random.h), not from what was
  * generated before. Therefore the graph needs no memory, and any thread can compute any part of it.
- * graph.c describes the model.
+ * graph.c describes the model, and links.c the other vertex types of a typed one.
  *
  * A vertex has a *position* in time: it cites only lower positions. Its *id* in the files is
  * another number (ids.c).
@@ -64,10 +64,20 @@ struct gen_model {
 	enum gen_ids ids;
 	uint32_t fanouts[RUNG_HOPS_MAX], hop_count, batch_size;
 	struct gen_params params;
+	const struct gen_others *others; /**< NULL: one vertex type and one relation */
+};
+
+/** The vertex types and relations of a typed model, except the model's own; counts are those of the
+ * original. A paper is written by authors, who are affiliated with institutions. */
+struct gen_others {
+	uint64_t authors, institutions, writes, affiliations;
 };
 
 /** The model of a name; NULL: unknown. */
 const struct gen_model *gen_model_find(const char *name);
+
+/** The same in its typed form; NULL: it has none. */
+const struct gen_model *gen_model_typed(const char *name);
 
 /** Name number `i`; NULL after the last one. */
 const char *gen_model_name(size_t i);
@@ -176,6 +186,53 @@ enum gen_split gen_split_of(const struct gen_graph *graph, uint64_t position);
 /** Year of a vertex: the splits by time begin with a year. */
 uint32_t gen_year(const struct gen_graph *graph, uint64_t position);
 
+/** Replace a member of a list by the last famous one before it. `fame` is the probability of each
+ * further level, in units of 2^-32; the key is that of all lists; `bits` are random. */
+uint64_t gen_famous(uint32_t fame, uint64_t key, uint64_t list, uint64_t member, uint32_t bits);
+
+/** An age below `oldest`, from 32 random bits. */
+uint64_t gen_age(const struct gen_graph *graph, uint32_t bits, uint64_t oldest);
+
+/** Another community near `own`, from random bits. */
+uint64_t gen_near_community(const struct gen_graph *graph, uint64_t own, uint64_t bits);
+
+/** The relation of a typed model from each of `count` vertices to some of `targets`: links.c. */
+struct gen_links {
+	uint64_t count, targets, edges;
+	uint64_t least; /* links that each vertex has at least */
+	uint64_t key;
+	struct gen_permutation order; /* ranks of the vertices by their number of links */
+	uint64_t law[GEN_LAW + 1];    /* share of the further links that the first ranks have, in
+	                               * units of 2^-32 */
+};
+
+/** The vertices and relations of a typed model other than the papers and their citations. */
+struct gen_typed {
+	uint64_t authors, institutions;
+	struct gen_permutation author_order, institution_order; /* positions to ids */
+	struct gen_links writes, affiliations;
+};
+
+/** Prepare them for a graph. Their counts are those of the original divided by the scale, or if it
+ * is 0, in the ratio of the graph's vertices. */
+void gen_typed_init(struct gen_typed *typed, const struct gen_graph *graph, uint64_t scale);
+
+/** Number of links of a vertex. */
+uint32_t gen_link_count(const struct gen_links *links, uint64_t position);
+
+/** No vertex has more. */
+uint32_t gen_link_most(const struct gen_links *links);
+
+/** Author of a paper, and institution of an author, both as positions. */
+uint64_t gen_author(const struct gen_typed *typed, const struct gen_graph *graph, uint64_t paper,
+                    uint32_t slot, uint32_t attempt);
+uint64_t gen_institution(const struct gen_typed *typed, const struct gen_graph *graph,
+                         uint64_t author, uint32_t slot, uint32_t attempt);
+
+/** Community of an institution; that of an author is its position modulo the communities. */
+uint64_t gen_institution_home(const struct gen_typed *typed, const struct gen_graph *graph,
+                              uint64_t position);
+
 /** An output file without a name, or with a temporary one. */
 struct gen_file {
 	const char *name;
@@ -183,7 +240,7 @@ struct gen_file {
 	uint64_t bytes; /* of the data that follow the header */
 };
 
-#define GEN_FILES_MAX 8
+#define GEN_FILES_MAX 12
 #define GEN_DATA      4096 /* offset of the data in a .npy file */
 
 /** The folder of a model. Its files have no names until it is complete. */
@@ -222,6 +279,7 @@ void gen_folder_close(struct gen_folder *folder);
 struct gen_job {
 	const char *command;
 	struct gen_graph graph;
+	struct gen_typed *typed; /* NULL: one vertex type and one relation */
 	struct gen_folder folder;
 	struct tool_progress progress;
 	char name[96]; /* of the model, with its scale */
@@ -251,5 +309,9 @@ uint64_t gen_bytes(const struct gen_job *job);
 
 /** The parameters of a graph as a JSON object. */
 struct json_t *gen_params_json(const struct gen_graph *graph);
+
+/** Counts of a typed model's vertices and edges by name, as JSON objects. */
+struct json_t *gen_types_json(const struct gen_job *job);
+struct json_t *gen_relations_json(const struct gen_job *job);
 
 #endif

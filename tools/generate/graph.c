@@ -130,8 +130,7 @@ uint64_t gen_edge_count(const struct gen_graph *graph, uint64_t position)
 
 /* ---- targets ---- */
 
-/* An age below `oldest`, from 32 random bits. */
-static uint64_t draw_age(const struct gen_graph *graph, uint32_t bits, uint64_t oldest)
+uint64_t gen_age(const struct gen_graph *graph, uint32_t bits, uint64_t oldest)
 {
 	const uint32_t at = bits >> (32 - GEN_LAW_BITS);
 	const uint64_t between = bits & ((1u << (32 - GEN_LAW_BITS)) - 1);
@@ -143,7 +142,7 @@ static uint64_t draw_age(const struct gen_graph *graph, uint32_t bits, uint64_t 
 
 /* Another community. All orders of magnitude of its distance are equally likely, so that groups of
  * communities form at all scales. */
-static uint64_t near_community(const struct gen_graph *graph, uint64_t own, uint64_t bits)
+uint64_t gen_near_community(const struct gen_graph *graph, uint64_t own, uint64_t bits)
 {
 	const unsigned scales = 64 - (unsigned)__builtin_clzll(graph->communities);
 	const unsigned scale = (unsigned)(bits & 63) * scales / 64;
@@ -162,14 +161,14 @@ static uint64_t near_community(const struct gen_graph *graph, uint64_t own, uint
  * geometric: members of level k get (2 * fame)^k times the picks of others, and there are 2^-k of
  * them, which is a power law.
  */
-static uint64_t famous(const struct gen_graph *graph, uint64_t list, uint64_t member, uint32_t bits)
+uint64_t gen_famous(uint32_t fame, uint64_t key, uint64_t list, uint64_t member, uint32_t bits)
 {
-	const uint64_t phase = rung__rng_at(graph->key_fame, list);
-	uint64_t step = 1, limit = graph->fame;
+	const uint64_t phase = rung__rng_at(key, list);
+	uint64_t step = 1, limit = fame;
 
 	while (bits < limit && step <= member) {
 		step *= 2;
-		limit = limit * graph->fame >> 32;
+		limit = limit * fame >> 32;
 	}
 	step = (member - phase) & (step - 1);
 	return step <= member ? member - step : member;
@@ -185,17 +184,18 @@ static uint64_t pick(const struct gen_graph *graph, uint64_t position, uint64_t 
 
 	if ((uint32_t)bits >= graph->home) {
 		if ((uint32_t)bits - graph->home >= graph->kin)
-			return famous(graph, count,
-			              position - 1 - draw_age(graph, age_bits, position),
-			              fame_bits);
-		community = near_community(graph, own, rung__rng_at(key, 2));
+			return gen_famous(graph->fame, graph->key_fame, count,
+			                  position - 1 - gen_age(graph, age_bits, position),
+			                  fame_bits);
+		community = gen_near_community(graph, own, rung__rng_at(key, 2));
 		members += community < own;
 	}
 	/* the first vertices of the communities have no older ones there */
 	if (members == 0)
 		return scaled(more, position);
-	member = members - 1 - draw_age(graph, age_bits, members);
-	return famous(graph, community, member, fame_bits) * count + community;
+	member = members - 1 - gen_age(graph, age_bits, members);
+	return gen_famous(graph->fame, graph->key_fame, community, member, fame_bits) * count +
+	       community;
 }
 
 uint64_t gen_target(const struct gen_graph *graph, uint64_t position, uint32_t slot,

@@ -21,6 +21,10 @@
 #define UNIT        1024 /* values are multiples of 1 / UNIT, which f16 and f32 hold exactly */
 #define BLOCK_BYTES (4u << 20)
 #define VALUES      8 /* that are written at once */
+/* signal of the row of an author, and of an institution, relative to that of a paper: about the
+ * share of their papers that are of the class of their community */
+#define AUTHOR_SHARE      0.9
+#define INSTITUTION_SHARE 0.5
 
 uint64_t gen_row_bytes(const struct gen_job *job)
 {
@@ -40,15 +44,29 @@ uint64_t gen_rows_bytes(const struct gen_job *job)
 	return rows_of_block(job) * gen_row_bytes(job) + VALUES * sizeof(float);
 }
 
+static uint64_t row_count(const struct gen_job *job)
+{
+	const struct gen_typed *typed = job->typed;
+
+	return job->graph.vertices + (typed ? typed->authors + typed->institutions : 0);
+}
+
+static uint64_t edge_count(const struct gen_job *job)
+{
+	const struct gen_typed *typed = job->typed;
+
+	return job->graph.edges + (typed ? typed->writes.edges + typed->affiliations.edges : 0);
+}
+
 uint64_t gen_bytes(const struct gen_job *job)
 {
 	const struct gen_graph *graph = &job->graph;
 	const uint64_t ids = graph->split_count[GEN_TRAIN] + graph->split_count[GEN_VALID] +
 	                     graph->split_count[GEN_TEST];
 
-	return graph->vertices *
-	               (gen_row_bytes(job) + sizeof(int16_t) * (graph->model->year ? 2 : 1)) +
-	       2 * graph->edges * sizeof(int32_t) + ids * sizeof(int64_t) +
+	return row_count(job) * gen_row_bytes(job) +
+	       graph->vertices * sizeof(int16_t) * (graph->model->year ? 2 : 1) +
+	       2 * edge_count(job) * sizeof(int32_t) + ids * sizeof(int64_t) +
 	       GEN_FILES_MAX * GEN_DATA;
 }
 
@@ -178,9 +196,9 @@ static uint16_t half_of(int value)
 	return (uint16_t)(sign | (exponent << 10) | (magnitude & 1023));
 }
 
-static void fill_values(const struct gen_job *job, struct row_values *values)
+static void fill_values(const struct gen_job *job, double share, struct row_values *values)
 {
-	const double step = job->graph.params.signal / sqrt((double)job->width) * UNIT;
+	const double step = share * job->graph.params.signal / sqrt((double)job->width) * UNIT;
 
 	for (int i = 0; i < NOISE; i++) {
 		const double noise = gen_normal_quantile((i + 0.5) / NOISE) * UNIT;
@@ -233,37 +251,54 @@ static void fill_single(const struct row_values *values, struct row_keys keys, u
 	}
 }
 
+/* The rows of a vertex type. */
+enum type { PAPERS, AUTHORS, INSTITUTIONS };
+
 struct row_pass {
 	struct gen_job *job;
+	enum type type;
 	const struct gen_file *file;
-	const struct row_values *values;
-	uint64_t key_noise, key_code, block_rows, row_bytes;
+	struct row_values values;
+	uint64_t key_noise, key_code, count, block_rows, row_bytes;
 	int err;
 };
+
+static uint32_t class_of(const struct row_pass *pass, uint64_t id)
+{
+	const struct gen_graph *graph = &pass->job->graph;
+	const struct gen_typed *typed = pass->job->typed;
+	uint64_t position;
+
+	if (pass->type == PAPERS)
+		return gen_class(graph, gen_position(graph, id));
+	if (pass->type == AUTHORS)
+		return gen_class(graph, gen_permute_back(&typed->author_order, id));
+	position = gen_permute_back(&typed->institution_order, id);
+	return gen_class(graph, gen_institution_home(typed, graph, position));
+}
 
 static void fill_rows(const struct row_pass *pass, uint64_t first, uint64_t rows, char *block)
 {
 	const struct gen_graph *graph = &pass->job->graph;
 
 	for (uint64_t i = 0; i < rows; i++) {
-		const uint32_t label = gen_class(graph, gen_position(graph, first + i));
 		const struct row_keys keys = {
 			.noise = rung__key_join(pass->key_noise, first + i),
-			.code = rung__key_join(pass->key_code, label),
+			.code = rung__key_join(pass->key_code, class_of(pass, first + i)),
 		};
 		void *row = block + i * pass->row_bytes;
 
 		if (graph->model->dtype == RUNG_F16)
-			fill_half(pass->values, keys, pass->job->width, row);
+			fill_half(&pass->values, keys, pass->job->width, row);
 		else
-			fill_single(pass->values, keys, pass->job->width, row);
+			fill_single(&pass->values, keys, pass->job->width, row);
 	}
 }
 
 static void run_thread(struct row_pass *pass)
 {
 	struct gen_job *job = pass->job;
-	const uint64_t vertices = job->graph.vertices;
+	const uint64_t vertices = pass->count;
 	char *block = malloc(gen_rows_bytes(job));
 	int err = block ? 0 : ENOMEM;
 
@@ -290,27 +325,43 @@ static void run_thread(struct row_pass *pass)
 	free(block);
 }
 
-int gen_write_rows(struct gen_job *job)
+static int write_rows(struct gen_job *job, enum type type, const char *name, uint64_t count,
+                      double share)
 {
-	const struct gen_graph *graph = &job->graph;
+	/* of the noise of each type */
+	static const uint64_t keys[] = { [PAPERS] = 10, [AUTHORS] = 24, [INSTITUTIONS] = 25 };
 	struct row_pass pass = {
 		.job = job,
-		.key_noise = rung__key_join(graph->seed, 10),
-		.key_code = rung__key_join(graph->seed, 11),
+		.type = type,
+		.key_noise = rung__key_join(job->graph.seed, keys[type]),
+		.key_code = rung__key_join(job->graph.seed, 11),
+		.count = count,
 		.row_bytes = gen_row_bytes(job),
 	};
-	struct row_values values;
 	struct gen_file *file;
-	const int code = gen_folder_array(&job->folder, "features.npy", graph->model->dtype,
-	                                  graph->vertices, job->width, &file);
+	const int code = gen_folder_array(&job->folder, name, job->graph.model->dtype, count,
+	                                  job->width, &file);
 
 	if (code != TOOL_DONE)
 		return code;
-	fill_values(job, &values);
-	pass.values = &values;
+	fill_values(job, share, &pass.values);
 	pass.file = file;
 	pass.block_rows = rows_of_block(job);
 #pragma omp parallel num_threads(job->threads)
 	run_thread(&pass);
 	return pass.err ? gen_folder_refuse(&job->folder, file, pass.err) : TOOL_DONE;
+}
+
+int gen_write_rows(struct gen_job *job)
+{
+	const struct gen_typed *typed = job->typed;
+	int code = write_rows(job, PAPERS, "features.npy", job->graph.vertices, 1);
+
+	if (typed && code == TOOL_DONE)
+		code = write_rows(job, AUTHORS, "author_features.npy", typed->authors,
+		                  AUTHOR_SHARE);
+	if (typed && code == TOOL_DONE)
+		code = write_rows(job, INSTITUTIONS, "institution_features.npy",
+		                  typed->institutions, INSTITUTION_SHARE);
+	return code;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The edges of a model's relations. Positions are divided into blocks. A first pass counts the edges of each
- * block; then every block has its place in the file, and threads write blocks in any order.
+ * The edges of a model's relations. Positions are divided into blocks. A first pass counts the
+ * edges of each block; then every block has its place in the file, and threads write blocks in any
+ * order.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -240,8 +240,10 @@ struct gen_file {
 	uint64_t bytes; /* of the data that follow the header */
 };
 
-#define GEN_FILES_MAX 12
-#define GEN_DATA      4096 /* offset of the data in a .npy file */
+#define GEN_FILES       8 /* at most, of a model with one vertex type */
+#define GEN_FILES_TYPED 4 /* more of a typed one */
+#define GEN_FILES_MAX   (GEN_FILES + GEN_FILES_TYPED)
+#define GEN_DATA        4096 /* offset of the data in a .npy file */
 
 /** The folder of a model. Its files have no names until it is complete. */
 struct gen_folder {

@@ -13,16 +13,10 @@
 
 #include "generate.h"
 
-#define SPREAD 0.8 /* of the number of links: sigma of the log-normal law */
-/* probability of each further level of fame; as the parameter `fame` of papers */
-#define AUTHOR_FAME      0.75
-#define INSTITUTION_FAME 0.9
+#define SPREAD           0.8  /* of the number of links: sigma of the log-normal law */
+#define FAME             0.75 /* of authors and institutions, as the parameter of papers */
+#define FAME_32          ((uint32_t)(FAME * 4294967296.0))
 #define INSTITUTIONS_MIN 16 /* more than an author has */
-
-static uint32_t probability(double share)
-{
-	return (uint32_t)(share * 4294967296.0);
-}
 
 static uint64_t product_over(uint64_t a, uint64_t b, uint64_t divisor)
 {
@@ -116,7 +110,7 @@ uint64_t gen_author(const struct gen_typed *typed, const struct gen_graph *graph
 	member = member < members ? member : members - 1;
 	if (!first) {
 		member -= gen_age(graph, (uint32_t)(bits >> 32), member + 1);
-		member = gen_famous(probability(AUTHOR_FAME), links->key, community, member,
+		member = gen_famous(FAME_32, links->key, community, member,
 		                    (uint32_t)rung__rng_at(bits, 2));
 	}
 	return member * count + community;
@@ -135,8 +129,7 @@ uint64_t gen_institution(const struct gen_typed *typed, const struct gen_graph *
 
 	if (end > begin)
 		near += (bits >> 32) * (end - begin) >> 32;
-	return gen_famous(probability(INSTITUTION_FAME), links->key, 0, near,
-	                  (uint32_t)rung__rng_at(bits, 2));
+	return gen_famous(FAME_32, links->key, 0, near, (uint32_t)rung__rng_at(bits, 2));
 }
 
 uint64_t gen_institution_home(const struct gen_typed *typed, const struct gen_graph *graph,

@@ -67,7 +67,7 @@ uint64_t gen_bytes(const struct gen_job *job)
 	return row_count(job) * gen_row_bytes(job) +
 	       graph->vertices * sizeof(int16_t) * (graph->model->year ? 2 : 1) +
 	       2 * edge_count(job) * sizeof(int32_t) + ids * sizeof(int64_t) +
-	       GEN_FILES_MAX * GEN_DATA;
+	       (uint64_t)(job->typed ? GEN_FILES_MAX : GEN_FILES) * GEN_DATA;
 }
 
 /* ---- labels, years, splits ---- */

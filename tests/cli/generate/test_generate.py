@@ -13,7 +13,7 @@ import sys
 import time
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "support"))
 from clitest import NAMED_ONLY, SANITIZED, CliTest, main
 from generate_faults import FAULTS
 

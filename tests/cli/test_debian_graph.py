@@ -54,7 +54,7 @@ Description: an older one
 NAMES = ["alpha", "beta", "gamma-tools", "libc6", "zeta"]
 
 
-class DebianGraph(CliTest):
+class GraphTest(CliTest):
     def make(self, text=ARCHIVE, *more, out="data", code=0):
         with open(self.path("available"), "w", encoding="utf-8") as file:
             file.write(text)
@@ -71,6 +71,8 @@ class DebianGraph(CliTest):
         with open(self.path("data", name), encoding="utf-8") as file:
             return file.read().splitlines()
 
+
+class DebianGraph(GraphTest):
     def test_edges_point_from_dependency_to_package(self):
         self.make()
         self.assertEqual(self.lines("packages.txt"), NAMES)
@@ -146,6 +148,99 @@ class DebianGraph(CliTest):
     def test_an_empty_archive_is_refused(self):
         self.assertIn("apt-get update", self.make("\n\n", code=1).stderr)
         self.assertEqual(os.listdir(self.folder), ["available"])
+
+
+TYPED = """\
+Package: alpha
+Maintainer: One Team <Team@example.org>
+Depends: beta
+Section: contrib/games
+Tag: game::arcade, role::program,
+ use::gameplaying
+
+Package: beta
+Maintainer: Team <team@example.org>
+Section: games
+Tag: role::program, role::shared-lib
+
+Package: gamma
+Maintainer: other@example.org
+Suggests: alpha
+Section: doc
+Tag: role::documentation
+
+Package: delta
+Tag: special::role::program-like
+""" + "".join(f"""
+Package: filler{i}
+Maintainer: other@example.org
+Section: libs
+Tag: role::{'program' if i % 2 else 'plugin'}, implemented-in::c
+""" for i in range(41))
+
+
+class Typed(GraphTest):
+    """--typed: the same rows, other labels, and more relations."""
+
+    def setUp(self):
+        super().setUp()
+        self.make(TYPED, "--typed")
+        self.names = self.lines("packages.txt")
+
+    def pairs(self, name, targets):
+        descr, (two, count), values = self.load(name)
+        self.assertEqual((descr, two), ("<i8", 2))
+        return {(self.names[a], targets[b]) for a, b in zip(values[:count], values[count:])
+                if not self.names[a].startswith("filler")}
+
+    def test_edges(self):
+        self.assertEqual(self.pairs("depends", self.names), {("beta", "alpha"), ("alpha", "gamma")})
+        maintainers, sections = self.lines("maintainers.txt"), self.lines("sections.txt")
+        self.assertEqual(maintainers, ["other@example.org", "team@example.org"])
+        self.assertEqual(sections, ["doc", "games", "libs"])
+        self.assertEqual(self.pairs("maintained_by", maintainers),
+                         {("alpha", maintainers[1]), ("beta", maintainers[1]),
+                          ("gamma", maintainers[0])})
+        self.assertEqual(self.pairs("in_section", sections),
+                         {("alpha", "games"), ("beta", "games"), ("gamma", "doc")})
+
+    def test_labels_are_single_and_frequent_roles(self):
+        self.assertEqual(self.lines("classes.txt"), ["plugin", "program"])   # of 21 packages each
+        labels = dict(zip(self.names, self.load("labels")[2]))
+        self.assertEqual([labels[name] for name in ("alpha", "beta", "gamma", "delta", "filler0")],
+                         [1, -1, -1, -1, 0])
+        ids = sum((self.load(name)[2] for name in ("train", "valid", "test")), [])
+        self.assertEqual(sorted(ids), [i for i, name in enumerate(self.names)
+                                       if labels[name] >= 0])
+
+    def test_rows_are_those_of_the_untyped_graph(self):
+        self.make(TYPED, out="untyped")
+        self.assertEqual(self.load("features"), self.load("features", "untyped"))
+
+    def test_the_description(self):
+        with open(self.path("data", "dataset.json"), encoding="utf-8") as file:
+            found = json.load(file)
+        package, maintainer, section = found["vertex_types"]
+        self.assertEqual((package["count"], sorted(package["splits"])),
+                         (len(self.names), ["test", "train", "valid"]))
+        self.assertEqual((maintainer, section), ({"name": "maintainer", "count": 2},
+                                                 {"name": "section", "count": 3}))
+        for forward, reverse in zip(found["relations"][::2], found["relations"][1::2]):
+            self.assertEqual((reverse["source"], reverse["target"]),
+                             (forward["target"], forward["source"]))
+            self.assertEqual(reverse["edges"], forward["edges"])
+            self.assertTrue(reverse["reversed"])
+            shape = self.load(forward["name"])[1]
+            self.assertEqual((forward["count"], reverse["count"]), (shape[1],) * 2)
+        self.assertEqual([each["name"] for each in found["relations"]],
+                         ["depends", "needed_by", "maintained_by", "maintains", "in_section",
+                          "has_package"])
+
+    def test_force_replaces_either_form(self):
+        self.make(TYPED, "--force")
+        self.assertFalse(os.path.exists(self.path("data", "dataset.json")))
+        self.make(TYPED, "--typed", "--force")
+        self.assertTrue(os.path.exists(self.path("data", "dataset.json")))
 
 
 class Report(CliTest):

@@ -317,14 +317,12 @@ int rung__feed_wait(const struct rung_loader *loader, struct rung__feed_batch *b
 		if (!part->request)
 			continue;
 		status = fail_in(&loader->tables[i], rung_request_wait(part->request, -1));
+		if (status < 0 && rc == 0)
+			rung__failure_keep(&failure, rc = status);
 		batch->handed.times.rows_ns =
 			RUNG__MAX(batch->handed.times.rows_ns, part->request->done_ns);
 		rung_request_put(part->request);
 		part->request = NULL;
-		if (status < 0 && rc == 0) {
-			rc = status;
-			rung__failure_keep(&failure, rc);
-		}
 	}
 	show(loader, batch);
 	return rc < 0 ? rung__failure_report(&failure) : 0;

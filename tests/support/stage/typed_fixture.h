@@ -12,6 +12,11 @@
 #define VENUES  5u
 #define WRITES  260u
 #define CITES   200u
+/* bytes of a row: with the least budget, most rows are in the file */
+#define PAPER_BYTES   4000u
+#define AUTHOR_BYTES  4100u
+#define EDGE_BYTES    1200u
+#define ROW_BYTES_MAX 4100u
 
 enum { PAPER, AUTHOR, VENUE, TYPES };
 enum { CITES_PAPER, WRITES_PAPER, WRITTEN_BY, APPEARS_IN, RELATIONS };
@@ -101,14 +106,14 @@ static inline void setup_typed(void)
 		years[p] = 1990 + p % 30;
 	for (int64_t i = 0; i < PAPERS / 3; i++)
 		seeds[i] = 3 * i;
-	write_rows(0, PAPERS, 12);
-	write_rows(1, AUTHORS, 32);
+	write_rows(0, PAPERS, PAPER_BYTES);
+	write_rows(1, AUTHORS, AUTHOR_BYTES);
 	write_source(2, "<i8", "(90,)", years, sizeof(years));
 	write_source(3, "<i8", "(30,)", seeds, sizeof(seeds));
 	write_source(4, "<i8", "(2, 200)", cites, sizeof(cites));
 	write_source(5, "<i8", "(2, 260)", writes, sizeof(writes));
 	write_source(6, "<i8", "(90, 2)", venues, sizeof(venues));
-	write_rows(7, WRITES, 5);
+	write_rows(7, WRITES, EDGE_BYTES);
 	set_types();
 	set_relation(CITES_PAPER, "paper", "cites", "paper", 4);
 	set_relation(WRITES_PAPER, "author", "writes", "paper", 5);

@@ -60,7 +60,7 @@ static void stage(void)
 
 static void rows_are(const struct part *part, unsigned source, uint64_t count, uint64_t row_bytes)
 {
-	unsigned char row[64];
+	unsigned char row[ROW_BYTES_MAX];
 
 	for (uint64_t r = 0; r < count; r++) {
 		const uint64_t v = part->vertex_of_rank[r];
@@ -122,7 +122,7 @@ static void edge_rows_are(const struct part *rows, const struct part *lists,
 {
 	const struct rung_csc *csc = rung_graph_csc(lists->graph);
 
-	rows_are(rows, 7, WRITES, 5);
+	rows_are(rows, 7, WRITES, EDGE_BYTES);
 	for (uint64_t r = 0; r < csc->vertex_count; r++) {
 		for (uint64_t p = csc->indptr[r]; p < csc->indptr[r + 1]; p++) {
 			const uint64_t edge = rows->vertex_of_rank[p],
@@ -141,8 +141,8 @@ static void sources_are_staged(void)
 
 	for (unsigned t = 0; t < TYPES; t++)
 		open_part(&parts[t], info->types[t].folder);
-	rows_are(&parts[PAPER], 0, PAPERS, 12);
-	rows_are(&parts[AUTHOR], 1, AUTHORS, 32);
+	rows_are(&parts[PAPER], 0, PAPERS, PAPER_BYTES);
+	rows_are(&parts[AUTHOR], 1, AUTHORS, AUTHOR_BYTES);
 	cr_assert_eq(parts[VENUE].rows, NULL);
 	for (unsigned r = 0; r < RELATIONS; r++) {
 		const struct part *source = &parts[info->relations[r].source_type],
@@ -237,7 +237,7 @@ Test(stage_typed, another_job_does_not_continue_unfinished_work)
 	opts.force = 0;
 	opts.resume = 1;
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
-	write_rows(1, AUTHORS, 32);
+	write_rows(1, AUTHORS, AUTHOR_BYTES);
 	assert_error(rung_stage(&opts, NULL), RUNG_E_EXIST, "vertices/author.features");
 }
 
@@ -290,8 +290,8 @@ Test(stage_typed, verify_compares_every_part_with_its_sources)
 	             "paper.cites.paper");
 	rung_verify_report_fini(&report);
 	relations[CITES_PAPER].undirected = 1;
-	write_rows(7, WRITES, 5);
-	support_flip(typed_sources[7], 4096 > 200 ? 200 : 0);
+	write_rows(7, WRITES, EDGE_BYTES);
+	support_flip(typed_sources[7], 500);
 	assert_error(rung_dataset_verify(out, &verify, &report), RUNG_E_CORRUPT, "edge_rows");
 	rung_verify_report_fini(&report);
 	verify.type_count = 2;

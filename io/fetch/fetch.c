@@ -103,7 +103,12 @@ static int read_manifest(struct rung__fetch_run *fetch)
 	/* a second one, whose layout will be changed */
 	if (rc == 0)
 		rc = rung__manifest_parse(path, fetch->text, bytes, &fetch->result);
-	if (rc == 0 && fetch->source->feature_file_count == 0)
+	if (rc == 0 && fetch->source->types)
+		rc = rung__fail(RUNG_E_NOSUP,
+		                "%s: is typed; fetch each of its parts into a folder of the same "
+		                "name, and copy its " RUNG__MANIFEST " last",
+		                fetch->origin.text);
+	if (rc == 0 && rung__manifest_in_place(fetch->source))
 		rc = rung__fail(
 			RUNG_E_INVAL,
 			"%s: its rows were staged in place, in %s; copy that file and stage "

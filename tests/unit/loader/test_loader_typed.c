@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The loader of a typed graph, from staging to batches: vertices and blocks are those of the sampler,
- * rows those of the sources, whatever is in memory and however many threads sample. */
+/* The loader of a typed graph, from staging to batches: vertices and blocks are those of the
+ * sampler, rows those of the sources, whatever is in memory and however many threads sample. */
 #include "rung/structure.h"
 #include "typed_fixture.h"
 
@@ -158,7 +158,7 @@ static void blocks_are(const struct rung_typed_batch *is, const struct rung_type
 	}
 }
 
-/* Rows of types are those of their vertices; rows of edges are those of the edge with these ends. */
+/* Rows of types are those of their vertices, rows of edges those of the edge with these ends. */
 static void rows_are(const struct rung_loader_batch *batch)
 {
 	static const unsigned source[] = { 0, 1 }, bytes[] = { PAPER_BYTES, AUTHOR_BYTES };

@@ -308,13 +308,16 @@ enum rung_preset_kind {
 	RUNG_PRESET_OGB_PAPERS100M = 1,
 	/**
 	 * MAG240M of OGB-LSC: ROOT, or mag240m_kddcup2021 inside it. Part "papers":
-	 * processed/paper/node_feat.npy and the citations in both directions. Part "all":
-	 * full_feat.npy of the R-GNN baseline (float16 [vertices, 768] without a header: papers,
-	 * authors, institutions) and all edges in both directions. That file is in the folder, in
-	 * its parent, or in "mag240m" in its parent, together with full_feat_done.txt. Default
-	 * part: "all" if there is a full_feat.npy, else "papers". As in the baseline, an edge that
-	 * exists in both directions counts once. If split_dict.pt has "test" but not "test-dev",
-	 * it becomes "test-whole", "test-dev" and "test-challenge", as in OGB's loader.
+	 * processed/paper/node_feat.npy and the citations in both directions. Part "all", typed:
+	 * paper, author and institution; paper:cites:paper in both directions, author:writes:paper
+	 * and author:affiliated_with:institution, each with its opposite relation, rev_writes and
+	 * rev_affiliated_with. Features are those of full_feat.npy of the R-GNN baseline (float16
+	 * [vertices, 768] without a header: papers, authors, institutions); without that file, only
+	 * the papers have features. It is in the folder, in its parent, or in "mag240m" in its
+	 * parent, together with full_feat_done.txt. Default part: "all" if there is a
+	 * full_feat.npy, else "papers". As in the baseline, an edge that exists in both directions
+	 * counts once. If split_dict.pt has "test" but not "test-dev", it becomes "test-whole",
+	 * "test-dev" and "test-challenge", as in OGB's loader.
 	 */
 	RUNG_PRESET_OGB_MAG240M,
 	/**
@@ -360,6 +363,13 @@ struct rung_preset {
 	uint32_t fanout_count;   /**< 0: not given, as in the next two */
 	uint32_t batch_size;
 	enum rung_draws draws;
+	/** [type_count] and [relation_count] a typed graph; the members above that describe its
+	 * vertices and edges are then NULL or 0. 0: not typed */
+	const struct rung_stage_type *types;
+	size_t type_count;
+	const struct rung_stage_relation *relations;
+	size_t relation_count;
+	const char *seed_type; /**< as in struct rung_stage_opts */
 };
 
 /**

@@ -24,9 +24,23 @@ int rung__described_check_rows(const struct rung__described *object, const char 
 int rung__described_check_ids(const struct rung__described *object, const char *key,
                               const char *spec);
 
-/** Open a graph, and compare its edges with the field "count", which is `wanted`, and the lists of
- * csc: and csr: with the number of vertices. @param wanted  UINT64_MAX: not given */
+/** Numbers that a list of edges is compared with. */
+struct rung__edge_counts {
+	uint64_t sources, targets; /* vertices at both ends of the edges in the file */
+	uint64_t wanted;           /* the field "count"; UINT64_MAX: not given */
+	uint64_t found;            /* set: edges in the file */
+};
+
+/** Open a graph, and compare its edges with the field "count", and the lists of csc: and csr: with
+ * the number of vertices. */
 int rung__described_check_edges(const struct rung__described *object, const char *key,
-                                const char *spec, uint64_t vertex_count, uint64_t wanted);
+                                const char *spec, struct rung__edge_counts *counts);
+
+/** Open the rows of the edges, and compare their number with that of the edges. */
+int rung__described_check_edge_rows(const struct rung__described *object, const char *spec,
+                                    uint64_t edge_count);
+
+/** Read "vertex_types", "relations" and the seed type; the fanouts are already read. */
+int rung__described_graph(struct rung__preset *p, const struct rung__described *root);
 
 #endif

@@ -275,22 +275,46 @@ int rung__described_object(const struct rung__described *object, const char *key
 	return 0;
 }
 
-int rung__described_only(const struct rung__described *object, const char *key, const char *what,
-                         const char *prefix, struct rung__described *value_out)
+int rung__described_objects(const struct rung__described *object, const char *key, size_t most,
+                            const json_t **list_out)
 {
-	const json_t *list = NULL, *entry;
-	int rc = rung__described_list(object, key, true, "a list with one object", &list);
+	const json_t *list = NULL;
+	int rc = rung__described_list(object, key, true, "a list of objects", &list);
 
 	if (rc < 0)
 		return rc;
-	if (json_array_size(list) != 1)
-		return rung__described_refuse(object, key,
-		                              "has %zu entries; this version of rung supports "
-		                              "one %s; describe each one in a file",
-		                              json_array_size(list), what);
-	entry = json_array_get(list, 0);
-	if (!json_is_object(entry))
-		return fail_kind(object, key, entry, "a list with one object");
-	*value_out = (struct rung__described){ object->file, prefix, entry };
+	if (json_array_size(list) < 1 || json_array_size(list) > most)
+		return rung__described_refuse(object, key, "has %zu entries; give 1 to %zu objects",
+		                              json_array_size(list), most);
+	for (size_t i = 0; i < json_array_size(list); i++) {
+		if (!json_is_object(json_array_get(list, i)))
+			return rung__described_refuse(object, key,
+			                              "entry %zu is %s; give a list of objects", i,
+			                              kind_of(json_array_get(list, i)));
+	}
+	*list_out = list;
+	return 0;
+}
+
+int rung__described_fanouts(const struct rung__described *object, const char *key, unsigned least,
+                            uint32_t fanouts[RUNG_HOPS_MAX], uint32_t *count_out)
+{
+	const json_t *list = NULL;
+	uint64_t fanout = 0;
+	int rc = rung__described_list(object, key, false, "a list such as [25, 15]", &list);
+
+	if (rc < 0 || !list)
+		return rc;
+	if (json_array_size(list) < 1 || json_array_size(list) > RUNG_HOPS_MAX)
+		return rung__described_refuse(object, key, "has %zu entries; give 1 to %d numbers",
+		                              json_array_size(list), RUNG_HOPS_MAX);
+	for (uint32_t i = 0; i < json_array_size(list); i++) {
+		rc = rung__described_number(object, key, json_array_get(list, i), least, UINT32_MAX,
+		                            &fanout);
+		if (rc < 0)
+			return rc;
+		fanouts[i] = (uint32_t)fanout;
+	}
+	*count_out = (uint32_t)json_array_size(list);
 	return 0;
 }

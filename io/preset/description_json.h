@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "rung/sampler.h"
+
 /** An object of a description, and its position in the file, for messages. */
 struct rung__described {
 	const char *file;   /* path of the description */
@@ -65,8 +67,12 @@ int rung__described_list(const struct rung__described *object, const char *key, 
 int rung__described_object(const struct rung__described *object, const char *key,
                            const char *prefix, struct rung__described *value_out);
 
-/** The only entry of a list, an object. @param what  the kind of the entries, for messages */
-int rung__described_only(const struct rung__described *object, const char *key, const char *what,
-                         const char *prefix, struct rung__described *value_out);
+/** A list of 1 to `most` objects. */
+int rung__described_objects(const struct rung__described *object, const char *key, size_t most,
+                            const json_t **list_out);
+
+/** A list with the fanout of each hop. @param least  0 or 1. @param count_out  0 if it is absent */
+int rung__described_fanouts(const struct rung__described *object, const char *key, unsigned least,
+                            uint32_t fanouts[RUNG_HOPS_MAX], uint32_t *count_out);
 
 #endif

@@ -188,18 +188,38 @@ static int count_list(const char *spec, uint64_t *count_out)
 }
 
 int rung__described_check_edges(const struct rung__described *object, const char *key,
-                                const char *spec, uint64_t vertex_count, uint64_t wanted)
+                                const char *spec, struct rung__edge_counts *counts)
 {
-	uint64_t count = 0;
-	int rc = is_columns(spec) ? count_columns(spec, vertex_count, &count)
-	                          : count_list(spec, &count);
+	/* csc: has the lists of the targets, csr: those of the sources */
+	const uint64_t lists = rung__spec_is_csr(spec) ? counts->sources : counts->targets;
+	int rc = is_columns(spec) ? count_columns(spec, lists, &counts->found)
+	                          : count_list(spec, &counts->found);
 
 	if (rc < 0)
 		return fail_source(object, key, rc);
-	if (wanted == UINT64_MAX || count == wanted)
+	if (counts->wanted == UINT64_MAX || counts->found == counts->wanted)
 		return 0;
 	return rung__described_refuse(object, "count",
 	                              "is %" PRIu64 ", but %s has %" PRIu64
 	                              " edges; correct the count or the file",
-	                              wanted, spec, count);
+	                              counts->wanted, spec, counts->found);
+}
+
+int rung__described_check_edge_rows(const struct rung__described *object, const char *spec,
+                                    uint64_t edge_count)
+{
+	struct rung_source *src;
+	uint64_t rows;
+	int rc = rung_source_open(spec, &src);
+
+	if (rc < 0)
+		return fail_source(object, "rows", rc);
+	rows = rung_source_info(src)->row_count;
+	rung_source_close(src);
+	if (rows == edge_count)
+		return 0;
+	return rung__described_refuse(object, "rows",
+	                              "%s has %" PRIu64 " rows, but \"edges\" has %" PRIu64
+	                              "; give one row for each edge",
+	                              spec, rows, edge_count);
 }

@@ -17,27 +17,49 @@
 
 #define LIST_BYTES 700u /* size of the list of paths in a message; a longer list is cut off */
 
+/* Own a block of memory. @return the block; NULL, and the block is freed, without memory */
+static void *keep(struct rung__preset *p, void *block)
+{
+	if (block && p->kept_count == p->kept_room) {
+		const size_t room = p->kept_room ? 2 * p->kept_room : 64;
+		void **kept = rung__realloc_array(p->kept, room, sizeof(*kept));
+
+		if (!kept) {
+			rung__free(block);
+			block = NULL;
+		} else {
+			p->kept = kept;
+			p->kept_room = room;
+		}
+	}
+	if (block)
+		p->kept[p->kept_count++] = block;
+	else
+		rung__fail(RUNG_E_NOMEM, "%s: no memory for the names of its files", p->root);
+	return block;
+}
+
 const char *rung__preset_text(struct rung__preset *p, const char *format, ...)
 {
 	va_list args;
 	char *text;
 
 	va_start(args, format);
-	/* no data set needs as many, so a full list is reported as a lack of memory */
-	text = p->text_count < RUNG__PRESET_TEXTS_MAX ? rung__vformat(format, args) : NULL;
+	text = rung__vformat(format, args);
 	va_end(args);
-	if (text)
-		p->texts[p->text_count++] = text;
-	else
-		rung__fail(RUNG_E_NOMEM, "%s: no memory for the names of its files", p->root);
-	return text;
+	return keep(p, text);
+}
+
+void *rung__preset_list(struct rung__preset *p, size_t count, size_t item_bytes)
+{
+	return keep(p, rung__zalloc_array(count, item_bytes));
 }
 
 int rung__preset_add_graph(struct rung__preset *p, const char *spec)
 {
 	if (!spec)
 		return RUNG_E_NOMEM;
-	/* in bounds: no data set has more than RUNG__PRESET_GRAPHS_MAX edge lists */
+	/* in bounds: a data set that is not typed has one edge list */
 	p->graphs[p->derived.graph_count++] = spec;
 	return 0;
 }
@@ -47,7 +69,7 @@ int rung__preset_add_split(struct rung__preset *p, const char *name, const char 
 	if (!name || !spec)
 		return RUNG_E_NOMEM;
 	/* in bounds: a dict has at most RUNG__PICKLE_ITEMS_MAX entries, of which one becomes
-	 * three, and a description has at most RUNG__SPLITS_MAX */
+	 * three */
 	p->splits[p->derived.split_count++] =
 		(struct rung_stage_split){ .name = name, .spec = spec };
 	return 0;
@@ -57,7 +79,7 @@ int rung__preset_add_array(struct rung__preset *p, const char *name, const char 
 {
 	if (!name || !spec)
 		return RUNG_E_NOMEM;
-	/* in bounds: a data set has one array, and a description at most RUNG__ARRAYS_MAX */
+	/* in bounds: a data set has one array */
 	p->arrays[p->derived.array_count++] =
 		(struct rung_stage_array){ .name = name, .spec = spec };
 	return 0;

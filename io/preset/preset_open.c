@@ -59,7 +59,8 @@ void rung_preset_close(struct rung_preset *preset)
 
 	if (!p)
 		return;
-	for (size_t i = 0; i < p->text_count; i++)
-		rung__free(p->texts[i]);
+	for (size_t i = 0; i < p->kept_count; i++)
+		rung__free(p->kept[i]);
+	rung__free(p->kept);
 	rung__free(p);
 }

@@ -9,11 +9,7 @@
 #include "dataset/manifest.h"
 #include "rung/stage.h"
 
-/* two per split and array, and the paths and specs of the other files */
-#define RUNG__PRESET_TEXTS_MAX  1024u
-#define RUNG__PRESET_GRAPHS_MAX 4u /* MAG240M has three edge lists, the other data sets have one */
-
-/** About 20 KiB: allocate it on the heap. */
+/** About 10 KiB: allocate it on the heap. */
 struct rung__preset {
 	/* first member: callers hold a pointer to it, and close the preset by it */
 	struct rung_preset derived;
@@ -22,19 +18,24 @@ struct rung__preset {
 	/* the requested parts: a combination of RUNG_PRESET_GRAPH and so on */
 	unsigned wanted;
 	const char *dir; /* the folder with the files: root, or a folder inside it */
-	/* all texts that `derived` and `dir` point to; freed with the preset */
-	char *texts[RUNG__PRESET_TEXTS_MAX];
-	size_t text_count;
-	/* the lists that `derived` points to */
-	const char *graphs[RUNG__PRESET_GRAPHS_MAX];
+	/* [kept_count] all texts and lists that `derived` and `dir` point to; freed with the preset
+	 */
+	void **kept;
+	size_t kept_count, kept_room;
+	/* lists of the presets of public data sets, to which `derived` points; each of them has one
+	 * edge list, and one array */
+	const char *graphs[1];
 	struct rung_stage_split splits[RUNG__SPLITS_MAX];
-	struct rung_stage_array arrays[RUNG__ARRAYS_MAX];
+	struct rung_stage_array arrays[1];
 	uint32_t fanouts[RUNG_HOPS_MAX];
 };
 
 /** Format a text that the preset owns. @return NULL with RUNG_E_NOMEM recorded */
 const char *rung__preset_text(struct rung__preset *p, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/** A list of zeros that the preset owns. @return NULL with RUNG_E_NOMEM recorded */
+void *rung__preset_list(struct rung__preset *p, size_t count, size_t item_bytes);
 
 /**
  * Add an edge list, a split or an array with one row per vertex.

@@ -47,6 +47,20 @@ def accepted():
         yield "edges-" + name, json.dumps(root)
 
 
+    author = {"name": "author", "count": 64, "splits": {"train": "range:0,9"}}
+    writes = dict(BASE["relations"][0], source="author", name="writes", undirected=False,
+                  rows="raw:f,u8,32x3", fanouts=[0, 4])
+    for name, relation in (("rows", writes), ("reversed", dict(writes, reversed=True)),
+                           ("lists", dict(writes, edges="csc:range:0,65,x.npy", count=64,
+                                          rows="x.npy"))):
+        root = copy.deepcopy(BASE)
+        root["vertex_types"].append(author)
+        root["relations"].append(relation)
+        root["training"]["seed_type"] = "author"
+        root["vertex_types"][0]["quantize"] = "int8:column"
+        yield "typed-" + name, json.dumps(root)
+
+
 def refused():
     for key in ("format", "version", "vertex_types", "relations"):
         yield "without-" + key, changed(key, value=KeyError)
@@ -62,6 +76,9 @@ def refused():
             ("two-relations", ("relations",), BASE["relations"] * 2),
             ("name", PAPER + ("name",), "a b"), ("end", CITES + ("source",), "author"),
             ("rows", PAPER + ("count",), 63), ("edges", CITES + ("count",), 31),
+            ("edge-rows", CITES + ("rows",), "x.npy"), ("hops", CITES + ("fanouts",), [1] * 3),
+            ("seed-type", ("training", "seed_type"), "author"),
+            ("quantize", PAPER + ("quantize",), "int8:none"),
             ("huge", PAPER + ("count",), 1 << 62), ("no-file", PAPER + ("features",), "y.npy"),
             ("long", PAPER + ("features",), "x" * 9000), ("commas", CITES + ("edges",),
                                                           "csc:" + "," * 300),

@@ -52,28 +52,86 @@ static void check_source(const char *spec, uint64_t rows)
 	rung_source_close(src);
 }
 
+static void check_splits(const struct rung_stage_split *splits, size_t count)
+{
+	FUZZ_CHECK(count <= RUNG__SPLITS_MAX);
+	for (size_t i = 0; i < count; i++) {
+		FUZZ_CHECK(rung__split_name_ok(splits[i].name));
+		check_source(splits[i].spec, 0);
+	}
+}
+
+static void check_arrays(const struct rung_stage_array *arrays, size_t count, uint64_t rows)
+{
+	FUZZ_CHECK(count <= RUNG__ARRAYS_MAX);
+	for (size_t i = 0; i < count; i++) {
+		FUZZ_CHECK(rung__split_name_ok(arrays[i].name));
+		check_source(arrays[i].spec, rows);
+	}
+}
+
+static void check_type(const struct rung_stage_type *type)
+{
+	FUZZ_CHECK(rung__split_name_ok(type->name) && type->vertex_count > 0);
+	if (type->features)
+		check_source(type->features, type->vertex_count);
+	FUZZ_CHECK(type->features || !type->quantize);
+	if (type->labels)
+		check_source(type->labels, type->vertex_count);
+	check_arrays(type->arrays, type->array_count, type->vertex_count);
+	check_splits(type->splits, type->split_count);
+}
+
+/* Whether a name is that of a type of the preset. */
+static bool is_type(const struct rung_preset *preset, const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < preset->type_count && strcmp(preset->types[i].name, name) != 0; i++)
+		;
+	return i < preset->type_count;
+}
+
+static void check_typed(const struct rung_preset *preset)
+{
+	FUZZ_CHECK(preset->type_count <= RUNG__TYPES_MAX && preset->relation_count > 0 &&
+	           preset->relation_count <= RUNG__RELATIONS_MAX);
+	for (size_t i = 0; i < preset->type_count; i++)
+		check_type(&preset->types[i]);
+	for (size_t i = 0; i < preset->relation_count; i++) {
+		const struct rung_stage_relation *relation = &preset->relations[i];
+
+		FUZZ_CHECK(rung__split_name_ok(relation->name));
+		FUZZ_CHECK(is_type(preset, relation->source) && is_type(preset, relation->target));
+		FUZZ_CHECK(relation->spec_count == 1 && in_folder_or_computed(relation->specs[0]));
+		FUZZ_CHECK(!relation->undirected ||
+		           strcmp(relation->source, relation->target) == 0);
+		if (relation->rows)
+			check_source(relation->rows, 0);
+	}
+	FUZZ_CHECK(!preset->seed_type || is_type(preset, preset->seed_type));
+}
+
 /* Everything that was accepted is as documented. */
 static void check(const struct rung_preset *preset)
 {
+	FUZZ_CHECK(preset->fanout_count <= RUNG_HOPS_MAX);
+	for (uint32_t i = 0; i < preset->fanout_count; i++)
+		FUZZ_CHECK(preset->fanouts[i] > 0);
+	if (preset->type_count) {
+		FUZZ_CHECK(preset->graph_count == 0 && !preset->features);
+		check_typed(preset);
+		return;
+	}
 	FUZZ_CHECK(rung__split_name_ok(preset->vertex_type));
 	FUZZ_CHECK(rung__split_name_ok(preset->relation));
 	FUZZ_CHECK(preset->graph_count == 1 && in_folder_or_computed(preset->graphs[0]));
-	FUZZ_CHECK(preset->vertex_count > 0 && preset->fanout_count <= RUNG_HOPS_MAX);
-	for (uint32_t i = 0; i < preset->fanout_count; i++)
-		FUZZ_CHECK(preset->fanouts[i] > 0);
+	FUZZ_CHECK(preset->vertex_count > 0);
 	check_source(preset->features, preset->vertex_count);
 	if (preset->labels)
 		check_source(preset->labels, preset->vertex_count);
-	FUZZ_CHECK(preset->array_count <= RUNG__ARRAYS_MAX);
-	for (size_t i = 0; i < preset->array_count; i++) {
-		FUZZ_CHECK(rung__split_name_ok(preset->arrays[i].name));
-		check_source(preset->arrays[i].spec, preset->vertex_count);
-	}
-	FUZZ_CHECK(preset->split_count <= RUNG__SPLITS_MAX);
-	for (size_t i = 0; i < preset->split_count; i++) {
-		FUZZ_CHECK(rung__split_name_ok(preset->splits[i].name));
-		check_source(preset->splits[i].spec, 0);
-	}
+	check_arrays(preset->arrays, preset->array_count, preset->vertex_count);
+	check_splits(preset->splits, preset->split_count);
 }
 
 int fuzz_one(const uint8_t *data, size_t bytes)

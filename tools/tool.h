@@ -102,6 +102,10 @@ struct tool_fanouts {
 struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char *option,
                                      const char *arg);
 
+/** The same for a relation, where 0 draws nothing at a hop. */
+struct tool_fanouts tool_arg_relation_fanouts(const struct argp_state *state, const char *option,
+                                              const char *arg);
+
 /** "0,1": numbers of GPUs. @return the number of entries */
 uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const char *arg,
                        int gpus[RUNG_GPUS_MAX]);
@@ -120,8 +124,19 @@ uint32_t tool_arg_u32s(const struct argp_state *state, const char *option, const
  * without a name, which is accepted, too. */
 size_t tool_name_length(const char *arg);
 
+/** Length of the names in "NAME:NAME=...", `count` of them; 0 for another text. */
+size_t tool_names_length(const char *arg, int count);
+
 /** Length of NAME in the NAME=SRC of --split, where both parts are required. */
 size_t tool_arg_split(const struct argp_state *state, const char *arg);
+
+/** Texts of the command line, of an option that may be repeated. */
+struct tool_texts {
+	const char **texts; /**< [count]; the subcommand frees the list */
+	size_t count;
+};
+
+void tool_texts_add(const struct argp_state *state, struct tool_texts *list, const char *text);
 
 /** --json --quiet --threads N, which every subcommand has. */
 struct tool_common {
@@ -158,49 +173,6 @@ struct tool_store_args {
 	/** nonzero: requests use vertex ids (RUNG_VERTICES); set by the subcommand */
 	int vertex_ids;
 };
-
-/** --graph --undirected --dedup --vertices. */
-struct tool_graph_args {
-	struct rung_graph_opts opts; /**< starts as RUNG_GRAPH_OPTS_INIT */
-	const char **specs;          /**< [opts.spec_count]; the subcommand frees the list */
-	int none;                    /**< nonzero: --graph none, no edges and no specs */
-};
-
-static inline int tool_graph_given(const struct tool_graph_args *args)
-{
-	return args->none || args->opts.spec_count > 0;
-}
-
-/** --dataset, or --ogb-papers100M --ogb-mag240m --igb. Free with tool_preset_free(). */
-struct tool_preset_args {
-	enum rung_preset_kind kind; /**< 0: none was given */
-	const char *option;         /**< "--igb" and so on, for messages */
-	char *root, *part;          /**< folder or dataset.json; part NULL: not given */
-	struct rung_preset *preset; /**< after tool_preset_fill() */
-};
-
-/**
- * Fill in the members of `opts` that were not given from a description or from the folder of a
- * public dataset: graph, features, labels, splits and further arrays, names, fanouts and batch
- * size. `opts` then points into args->preset, which is NULL if no dataset was given.
- * @return a status
- */
-int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts);
-
-void tool_preset_free(struct tool_preset_args *args);
-
-/** --fanout --batch --draws, and the options of single methods. */
-struct tool_score_args {
-	struct rung_score_opts opts; /**< starts as RUNG_SCORE_OPTS_INIT; without fanouts */
-	struct tool_fanouts fanouts;
-	const char *draws_given; /**< NULL: opts.draws is the default */
-};
-
-/** Nonzero if a method needs fanouts. */
-int tool_score_samples(enum rung_score_method method);
-
-/** Nonzero if a method is a PageRank, whose report has a residual. */
-int tool_score_converges(enum rung_score_method method);
 
 /* ---- failures ---- */
 

@@ -179,6 +179,74 @@ extern const struct tool_command tool_generate_command, tool_stage_command, tool
 	tool_trace_command, tool_numa_command, tool_bench_command, tool_doctor_command,
 	tool_top_command, tool_train_command; /**< the last only where RUNG_HAVE_BLAS */
 
+/* ---- structs of the sets for graphs ---- */
+
+/** A vertex type of --vertices: "paper=x.npy" or "author=1000". */
+struct tool_type {
+	const char *text;
+	size_t name_length;
+	uint64_t count; /**< 0: the value is a SRC of features */
+};
+
+/** --graph --undirected --dedup --vertices. */
+struct tool_graph_args {
+	struct rung_graph_opts opts; /**< starts as RUNG_GRAPH_OPTS_INIT */
+	const char **specs;          /**< [opts.spec_count]; the subcommand frees the list */
+	int none;                    /**< nonzero: --graph none, no edges and no specs */
+	int may_be_typed;            /**< set by the subcommand; zero: types are refused */
+	struct tool_type *types;     /**< [type_count]; the subcommand frees the list */
+	size_t type_count;
+};
+
+static inline int tool_graph_given(const struct tool_graph_args *args)
+{
+	return args->none || args->opts.spec_count > 0;
+}
+
+/** --dataset, or --ogb-papers100M --ogb-mag240m --igb. Free with tool_preset_free(). */
+struct tool_preset_args {
+	enum rung_preset_kind kind; /**< 0: none was given */
+	const char *option;         /**< "--igb" and so on, for messages */
+	char *root, *part;          /**< folder or dataset.json; part NULL: not given */
+	/** parts (RUNG_PRESET_SPLITS and so on) that options of a typed graph replace */
+	unsigned replaced;
+	struct rung_preset *preset; /**< after tool_preset_fill() */
+};
+
+/**
+ * Fill in the members of `opts` that were not given from a description or from the folder of a
+ * public dataset: graph, features, labels, splits and further arrays, or types and relations;
+ * names, fanouts and batch size. `opts` then points into args->preset, which is NULL if no dataset
+ * was given.
+ * @return a status
+ */
+int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts);
+
+void tool_preset_free(struct tool_preset_args *args);
+
+/** The fanouts of a relation: "author:writes:paper=15,10". */
+struct tool_relation_fanouts {
+	const char *text;
+	size_t name_length;
+	struct tool_fanouts fanouts;
+};
+
+/** --fanout --batch --draws, and the options of single methods. */
+struct tool_score_args {
+	struct rung_score_opts opts; /**< starts as RUNG_SCORE_OPTS_INIT; without fanouts */
+	struct tool_fanouts fanouts;
+	const char *draws_given;             /**< NULL: opts.draws is the default */
+	int may_be_typed;                    /**< set by the subcommand */
+	struct tool_relation_fanouts *typed; /**< [typed_count]; the subcommand frees the list */
+	size_t typed_count;
+};
+
+/** Nonzero if a method needs fanouts. */
+int tool_score_samples(enum rung_score_method method);
+
+/** Nonzero if a method is a PageRank, whose report has a residual. */
+int tool_score_converges(enum rung_score_method method);
+
 /** The short form of an option, such as 'o' of --out, the same in all subcommands; 0: none. */
 char tool_option_letter(const char *name);
 

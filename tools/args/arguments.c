@@ -6,17 +6,40 @@
  *
  * All tool_arg_*() functions exit in argp_error(), so code after it sees only valid values.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "args/args.h"
 
 /* A path with other characters before its '=', such as ./a=b.npy, is a SRC without a name. */
+size_t tool_names_length(const char *arg, int count)
+{
+	static const char letters[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+	size_t length = 0, name;
+
+	for (int i = 0; i < count; i++) {
+		name = strspn(arg + length, letters);
+		length += name;
+		if (name == 0 || arg[length++] != (i + 1 < count ? ':' : '='))
+			return 0;
+	}
+	return length - 1;
+}
+
 size_t tool_name_length(const char *arg)
 {
-	size_t length =
-		strspn(arg, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
+	return tool_names_length(arg, 1);
+}
 
-	return arg[length] == '=' ? length : 0;
+void tool_texts_add(const struct argp_state *state, struct tool_texts *list, const char *text)
+{
+	const char **texts = realloc(list->texts, (list->count + 1) * sizeof(*texts));
+
+	if (!texts)
+		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
+	list->texts = texts;
+	list->texts[list->count++] = text;
 }
 
 size_t tool_arg_split(const struct argp_state *state, const char *arg)

@@ -88,8 +88,8 @@ static const struct tool_option options[] = {
 	          "splits that are not given:" },
 	{ "ogb-papers100M", "ROOT", 10, "ogbn-papers100M", TOOL_SET(set_papers100m) },
 	{ "ogb-mag240m", "ROOT[:papers|all]", 10,
-	  "MAG240M of OGB-LSC: papers only, or all: papers, authors and institutions (default: "
-	  "all if full_feat.npy exists)",
+	  "MAG240M of OGB-LSC: papers only, or all: the typed graph of papers, authors and "
+	  "institutions (default: all if full_feat.npy exists)",
 	  TOOL_SET(set_mag240m) },
 	{ "igb", "ROOT[:SIZE]", 10,
 	  "Papers of IGB or IGBH; SIZE: tiny, experimental, small, medium, large or full",
@@ -152,10 +152,17 @@ int tool_preset_fill(struct tool_preset_args *args, struct rung_stage_opts *opts
 	wanted |= opts->labels ? 0 : RUNG_PRESET_LABELS;
 	wanted |= opts->split_count ? 0 : RUNG_PRESET_SPLITS;
 	wanted |= opts->array_count ? 0 : RUNG_PRESET_ARRAYS;
+	wanted &= ~args->replaced;
 	rc = rung_preset_open(args->kind, args->root, args->part, wanted, &args->preset);
 	if (rc < 0)
 		return rc;
 	preset = args->preset;
+	opts->types = preset->types;
+	opts->type_count = preset->type_count;
+	opts->relations = preset->relations;
+	opts->relation_count = preset->relation_count;
+	if (!opts->seed_type)
+		opts->seed_type = preset->seed_type;
 	if (wanted & RUNG_PRESET_GRAPH) {
 		opts->graph.specs = preset->graphs;
 		opts->graph.spec_count = preset->graph_count;

@@ -25,6 +25,38 @@ static void add_graph(const struct argp_state *state, void *ctx, const char *spe
 	args->opts.specs = args->specs;
 }
 
+/* N, or TYPE=N or TYPE=SRC of a typed graph. A file whose name is a number is written ./N. */
+static void set_vertices(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct tool_graph_args *args = ctx;
+	const size_t length = tool_name_length(arg);
+	const char *value = arg + length + 1;
+	struct tool_type *types;
+
+	if (length == 0) {
+		args->opts.vertex_count = tool_arg_u64(state, "--vertices", arg, 1, UINT64_MAX - 1);
+		return;
+	}
+	if (!args->may_be_typed)
+		argp_error(state,
+		           "--vertices: '%s' is a type of a typed graph, which only rung stage "
+		           "reads; give a number",
+		           arg);
+	if (!*value)
+		argp_error(state,
+		           "--vertices: '%s' has no value; give TYPE=SRC, such as paper=x.npy, or "
+		           "TYPE=N for N vertices without features",
+		           arg);
+	types = realloc(args->types, (args->type_count + 1) * sizeof(*types));
+	if (!types)
+		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
+	args->types = types;
+	types += args->type_count++;
+	*types = (struct tool_type){ .text = arg, .name_length = length };
+	if (value[0] >= '0' && value[0] <= '9' && !value[strspn(value, "0123456789.,eEkKMGT ")])
+		types->count = tool_arg_u64(state, "--vertices", value, 1, UINT64_MAX - 1);
+}
+
 /* Runs after all options, because "none" can precede or follow another --graph. */
 static void check_graph(const struct argp_state *state, void *ctx)
 {
@@ -45,7 +77,7 @@ static const struct tool_option graph_options[] = {
 	{ "dedup", NULL, 2, "Keep only one of several equal edges",
 	  TOOL_FLAG(struct tool_graph_args, opts.dedup) },
 	{ "vertices", "N", 2, "Number of vertices, if graph and features do not determine it",
-	  TOOL_U64(struct tool_graph_args, opts.vertex_count, 1, UINT64_MAX - 1) },
+	  TOOL_SET(set_vertices) },
 	{ 0 },
 };
 
@@ -57,13 +89,38 @@ const struct tool_word tool_draws[] = {
 	{ 0 },
 };
 
+/* LIST, or SOURCE:RELATION:TARGET=LIST of a typed graph. */
+static void set_fanouts(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct tool_score_args *args = ctx;
+	const size_t length = tool_names_length(arg, 3);
+	struct tool_relation_fanouts *typed;
+
+	if (length == 0) {
+		args->fanouts = tool_arg_fanouts(state, "--fanout", arg);
+		return;
+	}
+	if (!args->may_be_typed)
+		argp_error(state,
+		           "--fanout: '%s' is a relation of a typed graph, which only rung stage "
+		           "reads; give a list such as 25,10",
+		           arg);
+	typed = realloc(args->typed, (args->typed_count + 1) * sizeof(*typed));
+	if (!typed)
+		argp_failure(state, TOOL_FAILED, 0, "no memory for the options");
+	args->typed = typed;
+	typed += args->typed_count++;
+	*typed = (struct tool_relation_fanouts){ .text = arg, .name_length = length };
+	typed->fanouts = tool_arg_relation_fanouts(state, "--fanout", arg + length + 1);
+}
+
 /* Bounds are those of the library where it has them. A seed has 63 bits, because JSON and the
  * manifest store it as a signed integer. */
 static const struct tool_option score_options[] = {
 	{ "fanout", "LIST", 3,
 	  "Neighbours that training draws per hop, starting at the seeds (default of rung stage: "
 	  "25,10)",
-	  TOOL_FANOUTS(struct tool_score_args, fanouts) },
+	  TOOL_SET(set_fanouts) },
 	{ "batch", "N", 3, "Seeds per batch of training (default: 1024)",
 	  TOOL_U32(struct tool_score_args, opts.batch_size, 1, UINT32_MAX) },
 	{ "draws", "all|new", 3,

@@ -350,8 +350,8 @@ static const char *parse_item(const char *from, char item[ITEM_BYTES])
 	return from[length] ? from + length + 1 : NULL;
 }
 
-struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char *option,
-                                     const char *arg)
+static struct tool_fanouts parse_fanouts(const struct argp_state *state, const char *option,
+                                         const char *arg, uint32_t least)
 {
 	struct tool_fanouts fanouts = { 0 };
 	char item[ITEM_BYTES];
@@ -369,9 +369,21 @@ struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char 
 		fanouts.hops[fanouts.count++] =
 			strcmp(item, "all") == 0
 				? UINT32_MAX
-				: tool_arg_u32(state, option, item, 1, UINT32_MAX - 1);
+				: tool_arg_u32(state, option, item, least, UINT32_MAX - 1);
 	}
 	return fanouts;
+}
+
+struct tool_fanouts tool_arg_fanouts(const struct argp_state *state, const char *option,
+                                     const char *arg)
+{
+	return parse_fanouts(state, option, arg, 1);
+}
+
+struct tool_fanouts tool_arg_relation_fanouts(const struct argp_state *state, const char *option,
+                                              const char *arg)
+{
+	return parse_fanouts(state, option, arg, 0);
 }
 
 uint32_t tool_arg_gpus(const struct argp_state *state, const char *option, const char *arg,

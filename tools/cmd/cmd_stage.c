@@ -13,6 +13,8 @@
 #include "interrupt.h"
 #include "output/json.h"
 #include "cmd/stage_report.h"
+#include "cmd/stage_typed.h"
+#include "cmd/stage_types.h"
 #include "tool.h"
 
 /* Options write to `opts` directly where the library has the same field; cmd_stage() connects the
@@ -26,6 +28,7 @@ struct stage_args {
 	size_t array_count;
 	const char *stripes[RUNG_FEATURE_FILES_MAX]; /* [opts.stripe_count] */
 	double stripe_shares[RUNG_FEATURE_FILES_MAX];
+	struct stage_typed typed;
 	struct tool_graph_args graph;
 	struct tool_score_args score;
 	struct tool_preset_args preset;
@@ -39,6 +42,10 @@ static void add_split(const struct argp_state *state, void *ctx, const char *tex
 	const size_t length = tool_arg_split(state, text);
 	struct rung_stage_split *split;
 
+	if (tool_names_length(text, 2) > 0) {
+		tool_texts_add(state, &args->typed.splits, text);
+		return;
+	}
 	split = realloc(args->splits, (args->split_count + 1) * sizeof(*args->splits));
 	if (split) {
 		args->splits = split;
@@ -97,8 +104,45 @@ static void set_features(const struct argp_state *state, void *ctx, const char *
 
 	if (name_length > 0)
 		add_array(state, args, arg, name_length);
+	else if (tool_names_length(arg, 2) > 0)
+		tool_texts_add(state, &args->typed.arrays, arg);
 	else
 		args->opts.features = arg;
+}
+
+static void add_labels(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct stage_args *args = ctx;
+
+	tool_texts_add(state, &args->typed.labels, arg);
+}
+
+/* @param list  of SOURCE:RELATION:TARGET=SRC */
+static void add_of_relation(const struct argp_state *state, struct tool_texts *list,
+                            const char *option, const char *arg)
+{
+	const size_t length = tool_names_length(arg, 3);
+
+	if (length == 0 || !arg[length + 1])
+		argp_error(state,
+		           "%s: '%s' is not of the form SOURCE:RELATION:TARGET=SRC, such as "
+		           "author:writes:paper=writes.npy",
+		           option, arg);
+	tool_texts_add(state, list, arg);
+}
+
+static void add_edges(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct stage_args *args = ctx;
+
+	add_of_relation(state, &args->typed.edges, "--edges", arg);
+}
+
+static void add_edge_rows(const struct argp_state *state, void *ctx, const char *arg)
+{
+	struct stage_args *args = ctx;
+
+	add_of_relation(state, &args->typed.edge_rows, "--edge-rows", arg);
 }
 
 static void add_stripe(const struct argp_state *state, void *ctx, const char *arg)
@@ -168,20 +212,24 @@ static void refuse_operand(const struct argp_state *state, void *args, const cha
 	           arg);
 }
 
-/* A dataset (--dataset, --igb and so on) replaces the options for graph and features, which are
- * then optional. */
+/* A dataset (--dataset, --igb and so on), and types, replace the options for graph and features,
+ * which are then optional. */
 static void check_complete(const struct argp_state *state, void *ctx)
 {
 	const struct stage_args *args = ctx;
+	const int given = args->preset.kind || args->graph.type_count > 0;
 
-	if (!tool_graph_given(&args->graph) && !args->preset.kind)
+	if (args->graph.type_count > 0 && args->preset.kind)
+		argp_error(state, "--vertices: %s is already given; give only one dataset",
+		           args->preset.option);
+	if (!tool_graph_given(&args->graph) && !given)
 		argp_error(
 			state,
 			"--graph is missing; give an edge index, csc:SRC,SRC, csr:SRC,SRC or none, "
 			"or --dataset FILE");
 	if (args->graph.none && args->preset.kind)
 		argp_error(state, "--graph none: the given dataset provides a graph; omit --graph");
-	if (!args->opts.features && !args->preset.kind)
+	if (!args->opts.features && !args->typed.arrays.count && !given)
 		argp_error(state, "--features is missing; give file.npy, file.npz:member or "
 		                  "raw:FILE,DTYPE,DIMxDIM");
 	if (!args->opts.out_dir)
@@ -190,27 +238,26 @@ static void check_complete(const struct argp_state *state, void *ctx)
 		check_part(state, &args->opts);
 }
 
-/* FORMAT[:row|:column] */
+/* [TYPE=]FORMAT[:row|:column] */
 static void set_quantize(const struct argp_state *state, void *ctx, const char *arg)
 {
 	struct stage_args *args = ctx;
-	const char *colon = strchrnul(arg, ':');
-	const size_t length = (size_t)(colon - arg);
+	const size_t length = tool_name_length(arg);
+	const char *value = length ? arg + length + 1 : arg;
+	enum rung_quant_format format;
+	enum rung_quant_scales scales;
 
-	args->opts.quantize = RUNG_QUANT_NONE;
-	for (int format = RUNG_QUANT_INT8; format <= RUNG_QUANT_FP8; format++) {
-		if (strlen(tool_quant_formats[format]) == length &&
-		    strncmp(tool_quant_formats[format], arg, length) == 0)
-			args->opts.quantize = (enum rung_quant_format)format;
-	}
-	args->opts.quant_scales =
-		strcmp(colon, ":column") == 0 ? RUNG_SCALES_COLUMN : RUNG_SCALES_ROW;
-	if (args->opts.quantize == RUNG_QUANT_NONE ||
-	    (*colon && strcmp(colon, ":column") != 0 && strcmp(colon, ":row") != 0))
+	if (!stage_quantize_parse(value, &format, &scales))
 		argp_error(state,
 		           "--quantize: unknown value '%s'; use int8, int4 or fp8, with scales "
 		           "per :row (default) or :column",
-		           arg);
+		           value);
+	if (length > 0) {
+		tool_texts_add(state, &args->typed.quantize, arg);
+		return;
+	}
+	args->opts.quantize = format;
+	args->opts.quant_scales = scales;
 }
 
 static const struct tool_word pads[] = {
@@ -228,17 +275,26 @@ static const struct tool_word row_orders[] = {
 };
 
 static const struct tool_option options[] = {
-	{ "features", "[NAME=]SRC", 1,
+	{ "features", "[[TYPE:]NAME=]SRC", 1,
 	  "Feature rows [vertices, ...]; with a NAME (repeatable) another array with a row per "
 	  "vertex",
 	  TOOL_SET(set_features) },
 	{ "out", "DIR", 1, "Folder to create", TOOL_TEXT(struct stage_args, opts.out_dir) },
-	{ "labels", "SRC", 1, "Labels [vertices, ...], written in rank order",
-	  TOOL_TEXT(struct stage_args, opts.labels) },
-	{ "split", "NAME=SRC", 1,
+	{ "labels", "[TYPE=]SRC", 1, "Labels [vertices, ...], written in rank order",
+	  TOOL_SET(add_labels) },
+	{ "split", "[TYPE:]NAME=SRC", 1,
 	  "Named vertex ids, or a bool mask over the vertices (repeatable); 'train' gives the "
 	  "train vertices of the score",
 	  TOOL_SET(add_split) },
+	{ "edges", "S:REL:T=SRC", 2,
+	  "Typed graph: edges of relation REL from vertices of type S to those of type T, which "
+	  "--vertices describe (repeatable)",
+	  TOOL_SET(add_edges) },
+	{ "edge-rows", "S:REL:T=SRC", 2, "Rows of these edges, one for each in their order",
+	  TOOL_SET(add_edge_rows) },
+	{ "seed-type", "TYPE", 2,
+	  "Type of the seeds (default: the first one that has a split 'train')",
+	  TOOL_TEXT(struct stage_args, opts.seed_type) },
 	{ "score", "METHOD|SRC", 3,
 	  "Rank by blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree, "
 	  "or by the float32 values of a file",
@@ -253,7 +309,7 @@ static const struct tool_option options[] = {
 	  "Pad rows: none (default); sector: to a multiple of 512 bytes; auto: so that no row of "
 	  "up to 4 KiB crosses a 4 KiB block, if that saves more reads than it adds bytes",
 	  TOOL_WORD(struct stage_args, opts.pad, pads, "none, sector or auto") },
-	{ "quantize", "FORMAT[:SCALES]", 3,
+	{ "quantize", "[TYPE=]FORMAT[:SCALES]", 3,
 	  "Store values with fewer bits: int8, int4 or fp8, with scales per row (default) or "
 	  "column, as in int8:column",
 	  TOOL_SET(set_quantize) },
@@ -298,8 +354,9 @@ static const struct tool_part parts[] = {
 const struct tool_command tool_stage_command = {
 	.options = options,
 	.parts = parts,
-	.operands = "--graph GRAPH --features SRC --out DIR\n--dataset FILE --out DIR\n"
-		    "--ogb-mag240m ROOT --out DIR",
+	.operands = "--graph GRAPH --features SRC --out DIR\n"
+		    "--vertices TYPE=SRC... --edges S:REL:T=SRC... --out DIR\n"
+		    "--dataset FILE --out DIR\n--ogb-mag240m ROOT --out DIR",
 	.doc = "Score and rank the vertices of a graph, and write graph, features, labels and "
 	       "splits in that order to the folder DIR. "
 	       "A SRC is file.npy, file.npz:member, or raw:FILE,DTYPE,DIM[xDIM][,OFFSET].",
@@ -325,6 +382,9 @@ static void free_args(struct stage_args *args)
 	free(args->splits);
 	free(args->arrays);
 	free(args->graph.specs);
+	free(args->graph.types);
+	free(args->score.typed);
+	stage_typed_free(&args->typed);
 	tool_preset_free(&args->preset);
 }
 
@@ -338,45 +398,74 @@ static void prepare_interruption(const char *name, const struct rung_stage_opts 
 	tool_interrupt_resumable(name, folder, " with --resume");
 }
 
+/* Connect the lists and structs of options, which no longer move. */
+static void connect(struct stage_args *args, struct tool_progress *progress)
+{
+	const struct stage_typed *typed = &args->typed;
+	const int may_be_typed = args->preset.kind || args->graph.type_count > 0;
+
+	args->opts.graph = args->graph.opts;
+	args->opts.score = args->score.opts;
+	args->opts.splits = args->splits;
+	args->opts.split_count = args->split_count;
+	args->opts.arrays = args->arrays;
+	args->opts.array_count = args->array_count;
+	args->opts.stripe_dirs = args->stripes;
+	args->opts.stripe_shares = args->stripe_shares;
+	args->opts.fanouts = args->score.fanouts.hops;
+	args->opts.fanout_count = args->score.fanouts.count;
+	args->opts.batch_size = args->score.opts.batch_size;
+	args->opts.threads = args->common.threads;
+	args->opts.progress = tool_progress_update;
+	args->opts.progress_ctx = progress;
+	/* names before '=' belong to a file if there are no types */
+	for (size_t i = 0; i < typed->labels.count; i++) {
+		if (!may_be_typed || tool_name_length(typed->labels.texts[i]) == 0)
+			args->opts.labels = typed->labels.texts[i];
+	}
+	if (!may_be_typed && typed->arrays.count && !args->opts.features)
+		args->opts.features = typed->arrays.texts[typed->arrays.count - 1];
+	args->preset.replaced = stage_typed_replaced(typed);
+}
+
+/* Add what a dataset provides and what types are. @return an exit code */
+static int fill(const char *name, struct stage_args *args)
+{
+	/* after all options, because a preset fills in only those that were not given */
+	int rc = tool_preset_fill(&args->preset, &args->opts);
+
+	if (rc < 0)
+		return tool_fail(name, rc);
+	if (args->preset.preset && !args->score.draws_given)
+		args->opts.score.draws = args->preset.preset->draws;
+	return stage_typed_fill(name, &args->typed, &args->graph, &args->score, &args->opts);
+}
+
 int cmd_stage(int argc, char **argv)
 {
 	struct stage_args args = {
 		.opts = RUNG_STAGE_OPTS_INIT,
-		.graph = { .opts = RUNG_GRAPH_OPTS_INIT },
-		.score = { .opts = RUNG_SCORE_OPTS_INIT },
+		.graph = { .opts = RUNG_GRAPH_OPTS_INIT, .may_be_typed = 1 },
+		.score = { .opts = RUNG_SCORE_OPTS_INIT, .may_be_typed = 1 },
 	};
 	static const char *const steps[] = { "graph",    "score", "relabel", "scales",
 		                             "features", "files", "check",   NULL };
 	struct rung_stage_report report = { 0 };
 	struct tool_progress progress;
-	int rc, code = TOOL_DONE;
+	int rc, code;
 
 	tool_args_parse(&tool_stage_command, argc, argv, &args);
 	tool_progress_init(&progress, argv[0], args.common.quiet);
 	progress.steps = steps;
-	/* the options are complete now: their lists no longer move */
-	args.opts.graph = args.graph.opts;
-	args.opts.score = args.score.opts;
-	args.opts.splits = args.splits;
-	args.opts.split_count = args.split_count;
-	args.opts.arrays = args.arrays;
-	args.opts.array_count = args.array_count;
-	args.opts.stripe_dirs = args.stripes;
-	args.opts.stripe_shares = args.stripe_shares;
-	args.opts.fanouts = args.score.fanouts.hops;
-	args.opts.fanout_count = args.score.fanouts.count;
-	args.opts.batch_size = args.score.opts.batch_size;
-	args.opts.threads = args.common.threads;
-	args.opts.progress = tool_progress_update;
-	args.opts.progress_ctx = &progress;
-	/* after all options, because a preset fills in only those that were not given */
-	rc = tool_preset_fill(&args.preset, &args.opts);
-	if (rc == 0 && args.preset.preset && !args.score.draws_given)
-		args.opts.score.draws = args.preset.preset->draws;
-	if (rc == 0 && !args.opts.dry_run)
+	connect(&args, &progress);
+	code = fill(argv[0], &args);
+	if (code != TOOL_DONE) {
+		free_args(&args);
+		return code;
+	}
+	if (!args.opts.dry_run)
 		prepare_interruption(argv[0], &args.opts);
-	if (rc == 0)
-		rc = rung_stage(&args.opts, &report);
+	rc = rung_stage(&args.opts, &report);
 	tool_progress_end(&progress);
 	/* a warning only: the new dataset is complete, and the old one is left next to it */
 	if (rc == 0 && report.old_left)

@@ -421,6 +421,10 @@ static int fill_sources(const char *name, struct verify_args *args)
 	args->graph.opts = stage.graph;
 	args->opts.source = stage.features;
 	args->opts.labels = stage.labels;
+	args->opts.types = stage.types;
+	args->opts.type_count = stage.type_count;
+	args->opts.relations = stage.relations;
+	args->opts.relation_count = stage.relation_count;
 	for (size_t i = 0; rc == 0 && no_splits && i < stage.split_count; i++)
 		rc = append_named(&args->split_names, &args->split_specs, &args->opts.split_count,
 		                  stage.splits[i].name, strlen(stage.splits[i].name),

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "args/args.h"
 #include "cmd/stage_report.h"
 
 void tool_stage_folder(const struct rung_stage_opts *opts, char *path, size_t bytes)

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/** Relations from the options of rung stage. */
+#ifndef RUNG_CMD_STAGE_RELATIONS_H
+#define RUNG_CMD_STAGE_RELATIONS_H
+
+#include "cmd/stage_build.h"
+
+/** Add or change relations, whose types are complete. */
+void stage_build_relations(struct stage_build *build, const struct tool_score_args *score,
+                           const struct rung_stage_opts *opts);
+
+#endif

@@ -35,7 +35,7 @@ from .errors import (
 )
 from .gather import Gather
 from .opening import attach, open
-from .planning import Plan, PlanPart, PlanTier, plan
+from .planning import Plan, PlanPart, PlanTable, PlanTier, plan, plan_tables
 from .rows import Quantization
 from .sampling import Batch, Block, Loader, NeighborSampler, Sample
 from .staging import QuantizedRows, StageResult, stage
@@ -79,7 +79,7 @@ __all__ = ["AbiError", "AgainError", "Array", "Batch", "Block", "BusyError", "Ca
            "Graph", "InvalidError", "LibraryError",
            "Loader", "NeighborSampler", "NoDeviceError", "NoMemoryError", "NoSpaceError",
            "NotFoundError", "NotSupportedError",
-           "Plan", "PlanPart", "PlanTier", "Quantization", "QuantizedRows",
+           "Plan", "PlanPart", "PlanTable", "PlanTier", "Quantization", "QuantizedRows",
            "RangeError", "ReadError", "Sample", "StageResult", "Stats", "Store", "Tier",
-           "TimedOutError", "__version__", "attach", "open", "plan",
+           "TimedOutError", "__version__", "attach", "open", "plan", "plan_tables",
            "stage"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from ctypes import byref, pointer
+from ctypes import byref, pointer, sizeof
 from dataclasses import dataclass
 from math import isnan, nan
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._library import BYTES_MAX, BYTES_NONE, DRAWS, UINT32_MAX, c, check, lib, text
+from ._library import BYTES_MAX, BYTES_NONE, DRAWS, UINT32_MAX, c, check, lib, string, text
 from .dataset import Dataset
 from .errors import InvalidError, in_python
 from .owned import Owned
@@ -28,11 +28,11 @@ from .sizes import (
     size_bytes,
     whole_number,
 )
+from .stats import number_text, share_text, size_text, table_lines, time_text
 
 if TYPE_CHECKING:
     import numpy.typing as npt
     import torch
-
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,30 @@ class PlanPart:
     hits: float = nan
     reads_per_batch: float = nan
     reads_saved_per_mib: float = nan
+
+
+@dataclass(frozen=True)
+class PlanTable:
+    """A table of a typed data set, from `rung.plan_tables()`. Accesses are expected ones a batch.
+
+    Attributes:
+        name: folder of the part, such as "vertices/paper" or "edges/author.writes.paper"
+        lists: True for neighbour lists; their rows are blocks of 512 bytes
+        rows, row_bytes: number and size of the rows
+        bytes, least_bytes: part of the host budget, with slots and cache, and the least that works
+        resident_bytes: rows or lists in memory
+        accesses, hits: of all rows or lists, and of those in memory
+    """
+
+    name: str
+    lists: bool
+    rows: int
+    row_bytes: int
+    bytes: int
+    least_bytes: int
+    resident_bytes: int
+    accesses: float
+    hits: float
 
 
 @dataclass(frozen=True)
@@ -148,50 +172,19 @@ class Plan:
 
     def __str__(self) -> str:
         tiers = [("tier", "rows", "bytes", "hits")]
-        tiers += [(tier.name, f"{tier.rows}", _size_text(tier.bytes), _share_text(tier.hits))
+        tiers += [(tier.name, f"{tier.rows}", size_text(tier.bytes), share_text(tier.hits))
                   for tier in self.tiers]
         parts = [("part of host", "bytes", "hits", "reads a batch", "saved by 1 MiB more")]
-        parts += [(part.name, _size_text(part.bytes), _share_text(part.hits),
-                   _number_text(part.reads_per_batch), _number_text(part.reads_saved_per_mib))
+        parts += [(part.name, size_text(part.bytes), share_text(part.hits),
+                   number_text(part.reads_per_batch), number_text(part.reads_saved_per_mib))
                   for part in self.parts if part.bytes or not isnan(part.reads_per_batch)]
         rates = f"profile {self.profile}" if self.profile else "assumed rates, no profile"
         return "\n".join([
-            *_table(tiers), "", *_table(parts), "",
+            *table_lines(tiers), "", *table_lines(parts), "",
             f"{self.batches_per_epoch} batches an epoch ({self.batches_sampled} sampled, "
             f"{self.batch_size} seeds each): {self.rows_per_batch:.0f} rows a batch",
-            f"{_time_text(self.seconds_per_batch)} a batch, {_time_text(self.seconds_per_epoch)} "
+            f"{time_text(self.seconds_per_batch)} a batch, {time_text(self.seconds_per_epoch)} "
             f"an epoch, bound by {self.bound} ({rates})"])
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows)]
-    return ["  ".join([row[0].ljust(widths[0]),
-                       *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])
-            for row in rows]
-
-
-def _size_text(size: float) -> str:
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1000:
-            return f"{size:.3g} {unit}"
-        size /= 1024
-    return f"{size:.3g} TiB"
-
-
-def _time_text(seconds: float) -> str:
-    if seconds >= 1:
-        return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
-    return f"{1e3 * seconds:.3g} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.3g} us"
-
-
-def _number_text(number: float) -> str:
-    if isnan(number):
-        return "-"
-    return f"{number:.3g}" if number < 1000 else f"{number:.0f}"
-
-
-def _share_text(share: float) -> str:
-    return "-" if isnan(share) else f"{100 * share:.1f} %"
 
 
 class _Sampling:
@@ -459,3 +452,49 @@ def plan(path: str | os.PathLike[str], host: Size | None = None, *,
         made = _create(dataset, planned)
         traffic = _predict(dataset, made, sampling, planned, threads)
         return _report(dataset, given, made, sampling, traffic, division)
+
+
+def _open_folder(path: str | os.PathLike[str]) -> Owned:
+    found = Owned(lib.rung_dataset_close)
+    check(lib.rung_dataset_open(string(path, "path"), byref(found.pointer)))
+    return found
+
+
+def plan_tables(path: str | os.PathLike[str], host: Size | None = None, *,
+                cache: Size | None = None, numa: str | int = "auto", queue_depth: int = 0,
+                profile: str | os.PathLike[str] | None = None) -> tuple[PlanTable, ...]:
+    """Divide one host budget among the tables of a typed data set, by expected accesses per byte.
+
+    The numbers are those of the command `rung plan`. Types without features are not listed.
+
+    Args:
+        path: folder of a typed data set
+        host, numa, queue_depth, profile: as in `rung.plan()`
+        cache: cold-row cache of each table of rows, as in `rung.open()`
+
+    Returns:
+        A `PlanTable` for each type, list of a relation, and table of edge rows.
+
+    Raises:
+        NotFoundError, FormatError, CorruptError, ReadError: as in `rung.open()`.
+        InvalidError: not a typed data set, or a budget is too small (`min_bytes` works).
+    """
+    given = SimpleNamespace(**locals(), gpu=None, gpus=(), device="cpu", sample_on_gpu=False,
+                            vertex_ids=False)
+    typed = _open_folder(path)
+    info = lib.rung_dataset_info(typed).contents
+    names = [(text(kind.folder), False) for kind in info.types[: info.type_count]
+             if kind.has_features]
+    for relation in info.relations[: info.relation_count]:
+        names.append((text(relation.folder), True))
+        names += [(text(relation.rows_folder), False)] if relation.rows_folder else []
+    if not names:
+        raise InvalidError(f"{os.fspath(path)!r}: has one type; use rung.plan()")
+    parts = [_open_folder(os.path.join(os.fspath(path), name)) for name, _ in names]
+    tables = (c.rung_plan_table * len(parts))()
+    for table, part, (_, lists) in zip(tables, parts, names):
+        table.size, table.ds, table.lists = sizeof(table), part.pointer, lists
+    check(lib.rung_plan_tables(byref(plan_opts(given, info.feature_bytes)), tables, len(parts)))
+    return tuple(PlanTable(name, lists, table.row_count, table.row_bytes, table.bytes,
+                           table.least_bytes, table.resident_bytes, table.accesses, table.hits)
+                 for table, (name, lists) in zip(tables, names))

@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from ctypes import byref
 from dataclasses import dataclass, fields
 from html import escape
+from math import isnan
 from typing import TYPE_CHECKING, Any, cast
 
 from ._library import PHASES, c, check, lib, text
@@ -270,3 +271,34 @@ def state_of(store: Store) -> list[tuple[str, str]]:
                if store._arguments.get(name) is not None]
     return [("on", store.device), *budgets, ("rows in memory", f"{rows} ({share})"),
             ("engine", stats.engine)]
+
+
+def table_lines(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows)]
+    return ["  ".join([row[0].ljust(widths[0]),
+                       *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:]))])
+            for row in rows]
+
+
+def size_text(size: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1024
+    return f"{size:.3g} TiB"
+
+
+def time_text(seconds: float) -> str:
+    if seconds >= 1:
+        return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:.0f} s"
+    return f"{1e3 * seconds:.3g} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.3g} us"
+
+
+def number_text(number: float) -> str:
+    if isnan(number):
+        return "-"
+    return f"{number:.3g}" if number < 1000 else f"{number:.0f}"
+
+
+def share_text(share: float) -> str:
+    return "-" if isnan(share) else f"{100 * share:.1f} %"

@@ -296,6 +296,11 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 
 	if (rc == 0)
 		rc = check_opts(&opts);
+	if (rc == 0 && info->type_count > 0)
+		rc = rung__fail(RUNG_E_INVAL,
+		                "%s: is typed, and has a plan for each part; give a part, such as "
+		                "%s/%s, or use rung plan, and rung.Loader in Python",
+		                rung_dataset_dir(ds), rung_dataset_dir(ds), info->types[0].folder);
 	if (rc < 0)
 		return rc;
 	plan = rung__zalloc(sizeof(*plan));

@@ -88,6 +88,9 @@ int tool_plan(const char *name, const char *dir, const struct tool_store_args *a
 	}
 	tool_plan_opts(args, rung_dataset_info(data.ds)->feature_bytes, &opts);
 	opts.profile = data.profile;
+	/* of a typed dataset there is no plan, and the call below says so */
+	if (rung_dataset_info(data.ds)->type_count > 0)
+		sampling = NULL;
 	rc = sampling ? tool_structure_plan(args, data.ds, sampling, &opts, &data.division) : 0;
 	if (rc == 0)
 		rc = tool_plan_create(data.ds, &opts, &data.plan);

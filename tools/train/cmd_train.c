@@ -272,6 +272,13 @@ static int open_session(struct session *session, struct train_args *args, const 
 	int rc = rung_dataset_open(args->dir, &ds);
 	if (rc < 0)
 		return tool_fail(name, rc);
+	if (rung_dataset_info(ds)->type_count > 0) {
+		rung_dataset_close(ds);
+		return tool_error(name, TOOL_USAGE,
+		                  "%s: is typed; train on it in Python, as "
+		                  "python/examples/rgraphsage.py does",
+		                  args->dir);
+	}
 	int code = complete_args(args, name, rung_dataset_info(ds));
 	opts.requests_max = GATHERS + 1;
 	opts.batch_rows_max = batch_rows_max(args, rung_dataset_info(ds)->vertex_count);

@@ -228,6 +228,11 @@ static int get_edges(struct rung__preset *p, const struct rung__described *relat
 			"is true, but \"source\" and \"target\" differ; add a "
 			"relation from '%s' to '%s' with \"reversed\": true",
 			target->name, source->name);
+	if (into->undirected && rows)
+		return rung__described_refuse(relation, "rows",
+		                              "are given, but reverse edges have none; omit "
+		                              "\"undirected\", and give both directions in "
+		                              "\"edges\" and \"rows\"");
 	if (!wanted)
 		return 0;
 	specs = rung__preset_list(p, 1, sizeof(*specs));

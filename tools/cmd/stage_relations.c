@@ -6,8 +6,6 @@
 #include "cmd/stage_relations.h"
 #include "cmd/stage_types.h"
 
-#define HOPS_DEFAULT 2u /* of rung_stage(): 25,10 */
-
 /* Whether the text begins with the three names of a relation. */
 static int has_names(const struct rung_stage_relation *relation, const char *text, size_t length)
 {
@@ -171,9 +169,15 @@ static void set_directions(struct stage_build *build, const struct rung_graph_op
 
 /* A list for all relations replaces those of a description. */
 static void set_fanouts(struct stage_build *build, const struct tool_score_args *score,
-                        uint32_t hops)
+                        struct rung_stage_opts *opts)
 {
+	static const uint32_t defaults[] = { 25, 10 }; /* of rung_stage() */
 	struct stage_typed *typed = build->typed;
+
+	if (score->typed_count && opts->fanout_count == 0) {
+		opts->fanouts = defaults;
+		opts->fanout_count = 2;
+	}
 
 	for (size_t i = 0; i < typed->relation_count && score->fanouts.count; i++)
 		typed->relations[i].fanouts = NULL;
@@ -182,20 +186,20 @@ static void set_fanouts(struct stage_build *build, const struct tool_score_args 
 		struct rung_stage_relation *relation =
 			relation_of(build, "--fanout", given->text, given->name_length);
 
-		if (relation && given->fanouts.count != hops)
+		if (relation && given->fanouts.count != opts->fanout_count)
 			STAGE_FAIL(
 				build,
 				"--fanout: '%s' has %u hops, and the other relations have %u; give "
 				"the "
 				"same number, also with --fanout LIST",
-				given->text, given->fanouts.count, hops);
+				given->text, given->fanouts.count, opts->fanout_count);
 		else if (relation)
 			relation->fanouts = given->fanouts.hops;
 	}
 }
 
 void stage_build_relations(struct stage_build *build, const struct tool_score_args *score,
-                           const struct rung_stage_opts *opts)
+                           struct rung_stage_opts *opts)
 {
 	struct stage_typed *typed = build->typed;
 
@@ -209,5 +213,5 @@ void stage_build_relations(struct stage_build *build, const struct tool_score_ar
 	if (!build->code)
 		set_directions(build, &opts->graph);
 	if (!build->code)
-		set_fanouts(build, score, opts->fanout_count ? opts->fanout_count : HOPS_DEFAULT);
+		set_fanouts(build, score, opts);
 }

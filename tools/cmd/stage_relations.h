@@ -5,8 +5,9 @@
 
 #include "cmd/stage_build.h"
 
-/** Add or change relations, whose types are complete. */
+/** Add or change relations, whose types are complete. @param opts  gets the default fanouts if only
+ * some relations have their own */
 void stage_build_relations(struct stage_build *build, const struct tool_score_args *score,
-                           const struct rung_stage_opts *opts);
+                           struct rung_stage_opts *opts);
 
 #endif

@@ -16,7 +16,7 @@ import sys
 import numpy as np
 
 import rung
-from rung._library import BYTES_NONE, DRAWS, c, check, lib
+from rung._library import BYTES_MAX, BYTES_NONE, DRAWS, c, check, lib
 
 
 def relations_of(path):
@@ -111,7 +111,7 @@ def resident_of(path, table, size):
     check(lib.rung_dataset_open(os.fsencode(f"{path}/{table.name}"), ctypes.byref(ds)))
     opts = c.rung_plan_opts(host_bytes=int(size), queue_depth=1, cache_bytes=BYTES_NONE)
     if table.lists:
-        opts.structure_bytes = int(size)
+        opts.host_bytes, opts.structure_bytes = BYTES_MAX, int(size)
     check(lib.rung_plan_create(ds, ctypes.byref(opts), ctypes.byref(plan)))
     of = lib.rung_plan_structure(plan) if table.lists else plan
     resident = lib.rung_plan_tier(of, 0).contents.bytes

@@ -31,7 +31,7 @@ UNREACHABLE = {
     r"index_bytes is|chunk_bytes is|rung_rank_order\(\)": "the library passes these itself",
     r"vertex_count is 0; set it to the number of rows|kept_max": "rung_trace_create",
     r"^rung_plan_budget: size": "rung_plan_sweep",
-    r"^rung_plan_table: size": "rung_plan_tables, whose sizes rung.plan_tables() sets",
+    r"^rung_plan_table: size": "the package sets the sizes of tables",
     r"^rung_profile: has|rung_profile_load\(\)": "the package loads profiles with that function",
     r"^features: (block_rows|ranges|row_bytes)": "keys of manifest.json",
     r"give --rest with|a smaller --share": "rung_fetch",

@@ -137,9 +137,13 @@ static int divide(struct tables *tables)
 static int report(struct tables *tables, size_t idx, struct rung_plan_table *table)
 {
 	struct rung__divided *divided = &tables->divided[idx];
-	const uint64_t bytes = tables->bytes[idx];
+	const struct rung_dataset_info *info = rung_dataset_info(divided->ds);
+	const bool all = tables->bytes[idx] == divided->curve.whole;
+	/* a structure of all lists needs the rest of their last block too */
+	const uint64_t most =
+		table->lists && !all ? info->edge_count * info->index_bytes - 1 : UINT64_MAX;
+	const uint64_t bytes = RUNG__MIN(tables->bytes[idx], most);
 	const int rc = rung__divided_try(divided, bytes, &table->resident_bytes);
-	const bool all = bytes == divided->curve.whole;
 
 	/* 0 bytes would be the default of the options */
 	table->bytes = bytes;

@@ -349,6 +349,25 @@ Test(tables_of, plans_with_the_result_hold_what_it_states)
 	}
 }
 
+Test(tables_of, lists_that_lack_the_rest_of_a_block_can_be_planned)
+{
+	struct rung_plan_table tables[2 * TABLES];
+	struct rung_plan_opts opts = plan_opts(RUNG_BYTES_MAX);
+	uint64_t whole;
+
+	list_tables(tables, true);
+	cr_assert_eq(rung_plan_tables(&opts, &tables[TABLES], 1), 0, "%s", rung_last_error());
+	whole = tables[TABLES].bytes;
+	for (opts.host_bytes = whole - 600; opts.host_bytes <= whole; opts.host_bytes++) {
+		cr_assert_eq(rung_plan_tables(&opts, &tables[TABLES], 1), 0, "%s",
+		             rung_last_error());
+		cr_assert_leq(tables[TABLES].bytes, opts.host_bytes);
+		cr_assert_eq(planned(&tables[TABLES], 0, tables[TABLES].structure_bytes),
+		             tables[TABLES].resident_bytes, "%d bytes less",
+		             (int)(whole - opts.host_bytes));
+	}
+}
+
 Test(tables_of, a_budget_for_everything_is_not_spent_beyond_it)
 {
 	const uint64_t budgets[] = { RUNG_BYTES_MAX, 1u << 30 };

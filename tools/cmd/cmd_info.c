@@ -4,6 +4,7 @@
  * its files, which rung_dataset_open() has checked; the arrays themselves are not read.
  */
 #include "args/args.h"
+#include "cmd/info_typed.h"
 #include "output/json.h"
 
 struct info_args {
@@ -25,19 +26,6 @@ const struct tool_command tool_info_command = {
 	.examples = "  rung info graph.rung\n  rung info graph.rung --json",
 };
 
-/* null for a file that is not an array, such as the manifest: a scalar would be [] */
-static json_t *shape_json(const struct rung_array_info *array)
-{
-	json_t *shape;
-
-	if (array->dtype == RUNG_DTYPE_NONE)
-		return json_null();
-	shape = json_array();
-	for (unsigned i = 0; i < array->dim_count; i++)
-		tool_json_append(shape, tool_json_u64(array->dims[i]));
-	return shape;
-}
-
 static json_t *files_json(const struct rung_dataset *ds)
 {
 	json_t *files = json_array();
@@ -51,7 +39,7 @@ static json_t *files_json(const struct rung_dataset *ds)
 		tool_json_set(entry, "bytes", tool_json_u64(file->bytes));
 		tool_json_set(entry, "dtype",
 		              tool_json_text(is_array ? rung_dtype_name(file->array.dtype) : NULL));
-		tool_json_set(entry, "shape", shape_json(&file->array));
+		tool_json_set(entry, "shape", info_shape_json(&file->array));
 		tool_json_set(entry, "data_offset",
 		              is_array ? tool_json_u64(file->data_offset) : json_null());
 		tool_json_append(files, entry);
@@ -82,21 +70,6 @@ static json_t *relations_json(const struct rung_dataset_info *info)
 	return list;
 }
 
-/* Null unless rows are quantized. */
-static json_t *quantized_json(const struct rung_dataset_info *info)
-{
-	const struct rung_quantization *quant = &info->quantization;
-	json_t *quantized;
-
-	if (quant->format == RUNG_QUANT_NONE)
-		return json_null();
-	quantized = json_object();
-	tool_json_set(quantized, "format", tool_json_text(tool_quant_formats[quant->format]));
-	tool_json_set(quantized, "scales", tool_json_text(tool_quant_scales[quant->scales]));
-	tool_json_set(quantized, "row_bytes", tool_json_u64(quant->row_bytes));
-	return quantized;
-}
-
 /* [] for rows in place. */
 static json_t *ranges_json(const struct rung_dataset_info *info)
 {
@@ -118,24 +91,37 @@ static json_t *ranges_json(const struct rung_dataset_info *info)
 	return list;
 }
 
+/* The name of the type of the seeds; NULL if the dataset is not typed. */
+static const char *seed_type(const struct rung_dataset_info *info)
+{
+	return info->type_count ? info->types[info->seed_type].name : NULL;
+}
+
 /*
  * One object with every field of the manifest. The library stores 0 or NULL where a field does not
  * apply (no iterations, no damping, nothing sampled, one features file); JSON has null there, so
  * that a reader cannot mistake the 0 for a value.
  */
-static json_t *info_json(const struct rung_dataset *ds)
+static int info_json(const struct rung_dataset *ds, json_t *root)
 {
 	const struct rung_dataset_info *info = rung_dataset_info(ds);
-	json_t *root = json_object(), *arrays = json_array(), *splits = json_array();
+	const int none = info->features.dtype == RUNG_DTYPE_NONE;
+	int rc = 0;
 
 	tool_json_set(root, "vertices", tool_json_u64(info->vertex_count));
 	tool_json_set(root, "edges", tool_json_u64(info->edge_count));
-	tool_json_set(root, "vertex_types", types_json(info));
-	tool_json_set(root, "relations", relations_json(info));
-	tool_json_set(root, "dtype", tool_json_text(rung_dtype_name(info->features.dtype)));
-	tool_json_set(root, "shape", shape_json(&info->features));
+	if (info->type_count > 0) {
+		rc = info_types_json(ds, root);
+	} else {
+		tool_json_set(root, "vertex_types", types_json(info));
+		tool_json_set(root, "relations", relations_json(info));
+	}
+	tool_json_set(root, "seed_type", tool_json_text(seed_type(info)));
+	tool_json_set(root, "dtype",
+	              tool_json_text(none ? NULL : rung_dtype_name(info->features.dtype)));
+	tool_json_set(root, "shape", info_shape_json(&info->features));
 	tool_json_set(root, "row_bytes", tool_json_u64(info->features.row_bytes));
-	tool_json_set(root, "quantized", quantized_json(info));
+	tool_json_set(root, "quantized", info_quantized_json(info));
 	tool_json_set(root, "row_stride", tool_json_u64(info->row_stride));
 	tool_json_set(root, "feature_bytes", tool_json_u64(info->feature_bytes));
 	tool_json_set(root, "feature_files", tool_json_u64(info->feature_file_count));
@@ -154,73 +140,18 @@ static json_t *info_json(const struct rung_dataset *ds)
 	tool_json_set(root, "batch", tool_json_u64(info->batch_size));
 	tool_json_set(root, "draws", tool_json_text(info->draws == RUNG_DRAWS_NEW ? "new" : "all"));
 	tool_json_set(root, "labels", json_boolean(info->has_labels));
-	for (size_t i = 0; i < info->array_count; i++)
-		tool_json_append(arrays, tool_json_text(info->array_names[i]));
-	tool_json_set(root, "arrays", arrays);
-	for (size_t i = 0; i < info->split_count; i++)
-		tool_json_append(splits, tool_json_text(info->split_names[i]));
-	tool_json_set(root, "splits", splits);
+	tool_json_set(root, "arrays", info_names_json(info->array_names, info->array_count));
+	tool_json_set(root, "splits", info_names_json(info->split_names, info->split_count));
 	/* width of the ids in graph, maps and splits: 4, or 8 for large graphs */
 	tool_json_set(root, "index_bytes", tool_json_u64(info->index_bytes));
 	tool_json_set(root, "format", tool_json_u64(info->format_version));
 	tool_json_set(root, "files", files_json(ds));
-	return root;
+	return rc;
 }
 
-/* "f32 [1000, 16]", without a line end; nothing for a file that is not an array */
-static void print_array(const struct rung_array_info *array)
+/* How the rows are ranked, and how training samples. */
+static void print_settings(const struct rung_dataset_info *info)
 {
-	if (array->dtype == RUNG_DTYPE_NONE)
-		return;
-	printf("%s [", rung_dtype_name(array->dtype));
-	for (unsigned i = 0; i < array->dim_count; i++)
-		printf("%s%llu", i ? ", " : "", (unsigned long long)array->dims[i]);
-	printf("]");
-}
-
-/* The division of the rows over files, if there are several. */
-static void print_ranges(const struct rung_dataset_info *info)
-{
-	for (uint32_t i = 0; i < info->feature_range_count && info->feature_file_count > 1; i++) {
-		const struct rung_feature_range *range = &info->feature_ranges[i];
-
-		printf("          ");
-		if (info->feature_range_count > 1)
-			printf("ranks %llu to %llu ", (unsigned long long)range->begin,
-			       (unsigned long long)range->end - 1);
-		if (range->file_count > 1)
-			printf("in %u files, striped in blocks of %llu rows\n", range->file_count,
-			       (unsigned long long)range->block_rows);
-		else
-			printf("in features.%03u.npy\n", range->file_first);
-	}
-}
-
-/*
- * The same for people: one line per subject, in columns of 10 characters, then the files. Fields
- * that do not apply are left out instead of printed as null.
- */
-static void print_info(const struct rung_dataset *ds)
-{
-	const struct rung_dataset_info *info = rung_dataset_info(ds);
-	const struct rung_dataset_file *file;
-	char text[TOOL_TEXT_BYTES];
-
-	printf("vertices  %llu, type %s\nedges     %llu, relation %s\n",
-	       (unsigned long long)info->vertex_count, info->vertex_type,
-	       (unsigned long long)info->edge_count, info->relation);
-	printf("features  ");
-	print_array(&info->features);
-	printf(", %llu bytes a row, %s\n", (unsigned long long)info->features.row_bytes,
-	       tool_bytes_text(text, (double)info->feature_bytes));
-	if (info->quantization.format != RUNG_QUANT_NONE)
-		printf("          stored as %s, scales per %s, %llu bytes a row\n",
-		       tool_quant_formats[info->quantization.format],
-		       tool_quant_scales[info->quantization.scales],
-		       (unsigned long long)info->stored_row_bytes);
-	print_ranges(info);
-	if (info->features_path)
-		printf("          in place, in %s\n", info->features_path);
 	printf("order     %s", info->score_method);
 	if (info->score_iterations)
 		printf(", %u iterations", info->score_iterations);
@@ -230,29 +161,75 @@ static void print_info(const struct rung_dataset *ds)
 		printf(", %llu batch%s sampled", (unsigned long long)info->score_batches,
 		       info->score_batches == 1 ? "" : "es");
 	printf("\nbatch     %u, fanout ", info->batch_size);
-	for (uint32_t i = 0; i < info->fanout_count; i++) {
-		if (info->fanouts[i] == UINT32_MAX) /* the manifest's value for all neighbours */
-			printf("%sall", i ? "," : "");
-		else
-			printf("%s%u", i ? "," : "", info->fanouts[i]);
-	}
+	info_print_fanouts(info->fanouts, info->fanout_count);
 	if (info->draws == RUNG_DRAWS_NEW)
 		printf(", new vertices draw");
-	printf("\nlabels    %s\narrays    %s", info->has_labels ? "yes" : "no",
-	       info->array_count ? "" : "none");
-	for (size_t i = 0; i < info->array_count; i++)
-		printf("%s%s", i ? " " : "", info->array_names[i]);
-	printf("\nsplits    %s", info->split_count ? "" : "none");
-	for (size_t i = 0; i < info->split_count; i++)
-		printf("%s%s", i ? " " : "", info->split_names[i]);
-	printf("\nformat    %u, ids of %u bytes\n\n", info->format_version, info->index_bytes);
+	printf("\n");
+}
+
+static void print_files(const struct rung_dataset *ds)
+{
+	const struct rung_dataset_file *file;
+
+	printf("\n");
 	for (size_t i = 0; (file = rung_dataset_file(ds, i)) != NULL; i++) {
 		printf("%-24s %14llu", file->name, (unsigned long long)file->bytes);
 		if (file->array.dtype != RUNG_DTYPE_NONE)
 			printf("  ");
-		print_array(&file->array);
+		info_print_array(&file->array);
 		putchar('\n');
 	}
+}
+
+/* A typed dataset: what all parts share, then a paragraph about each part. */
+static int print_typed(const struct rung_dataset *ds)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(ds);
+
+	printf("vertices  %llu of %u types\nedges     %llu of %u relations\n",
+	       (unsigned long long)info->vertex_count, info->type_count,
+	       (unsigned long long)info->edge_count, info->relation_count);
+	printf("seeds     type %s\n", seed_type(info));
+	print_settings(info);
+	printf("format    %u\n", info->format_version);
+	return info_print_types(ds);
+}
+
+/*
+ * The same for people: one line per subject, in columns of 10 characters, then the files. Fields
+ * that do not apply are left out instead of printed as null.
+ */
+static int print_info(const struct rung_dataset *ds)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(ds);
+
+	if (info->type_count > 0)
+		return print_typed(ds);
+	printf("vertices  %llu, type %s\nedges     %llu, relation %s\n",
+	       (unsigned long long)info->vertex_count, info->vertex_type,
+	       (unsigned long long)info->edge_count, info->relation);
+	printf("features  ");
+	info_print_rows(info);
+	print_settings(info);
+	printf("labels    %s\narrays   ", info->has_labels ? "yes" : "no");
+	info_print_names(info->array_names, info->array_count);
+	printf("\nsplits   ");
+	info_print_names(info->split_names, info->split_count);
+	printf("\nformat    %u, ids of %u bytes\n", info->format_version, info->index_bytes);
+	print_files(ds);
+	return 0;
+}
+
+/* Print an object, unless a part of the dataset could not be opened. @return an exit code */
+static int print_json(const char *name, const struct rung_dataset *ds)
+{
+	json_t *root = json_object();
+	int rc = info_json(ds, root);
+
+	if (rc == 0)
+		return tool_json_print(name, root) < 0 ? TOOL_FAILED : TOOL_DONE;
+	json_decref(root);
+	return tool_fail(name, rc);
 }
 
 int cmd_info(int argc, char **argv)
@@ -266,9 +243,9 @@ int cmd_info(int argc, char **argv)
 	if (rc < 0)
 		return tool_fail(argv[0], rc);
 	if (args.common.json)
-		code = tool_json_print(argv[0], info_json(ds)) < 0 ? TOOL_FAILED : TOOL_DONE;
-	else
-		print_info(ds);
+		code = print_json(argv[0], ds);
+	else if ((rc = print_info(ds)) < 0)
+		code = tool_fail(argv[0], rc);
 	rung_dataset_close(ds);
 	return code;
 }

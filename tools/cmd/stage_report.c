@@ -228,6 +228,20 @@ static void print_quantized(const struct rung_stage_opts *opts,
 		       report->quant_error_mean, 100 * report->quant_clipped);
 }
 
+static void print_counts(const struct rung_stage_opts *opts, const struct rung_stage_report *report)
+{
+	if (opts->type_count > 0) {
+		printf("%llu vertices of %zu types, %llu edges of %zu relations\n",
+		       (unsigned long long)report->vertex_count, opts->type_count,
+		       (unsigned long long)report->edge_count, opts->relation_count);
+		return;
+	}
+	printf("%llu vertices, ", (unsigned long long)report->vertex_count);
+	if (opts->part == 0)
+		printf("%llu edges, ", (unsigned long long)report->edge_count);
+	printf("rows of %llu bytes\n", (unsigned long long)report->row_bytes);
+}
+
 /* A few lines for people; a dry run, and a result that exists already, end it early. */
 void tool_stage_print(const struct rung_stage_opts *opts, const struct rung_stage_report *report)
 {
@@ -236,10 +250,7 @@ void tool_stage_print(const struct rung_stage_opts *opts, const struct rung_stag
 	snprintf(folder, sizeof(folder), "%s", opts->out_dir);
 	if (opts->part > 0)
 		tool_stage_folder(opts, folder, sizeof(folder));
-	printf("%llu vertices, ", (unsigned long long)report->vertex_count);
-	if (opts->part == 0)
-		printf("%llu edges, ", (unsigned long long)report->edge_count);
-	printf("rows of %llu bytes\n", (unsigned long long)report->row_bytes);
+	print_counts(opts, report);
 	if (opts->part_count > 0)
 		printf("part %u/%u: %llu rows from rank %llu on\n", opts->part, opts->part_count,
 		       (unsigned long long)report->rank_count,

@@ -171,6 +171,15 @@ def fanout_array(fanouts: Sequence[int]) -> Any:
     Raises:
         InvalidError: not a list, or an entry is neither -1 nor 1 or more.
     """
+    return _fanouts(fanouts, 1)
+
+
+def relation_fanouts(fanouts: Sequence[int]) -> Any:
+    """Do the same for a relation, which may draw nothing at a hop."""
+    return _fanouts(fanouts, 0)
+
+
+def _fanouts(fanouts: Sequence[int], least: int) -> Any:
     if not isinstance(fanouts, Iterable) or isinstance(fanouts, (str, Mapping)):
         raise InvalidError(f"fanouts={fanouts!r}: not a list; use one number per hop, "
                            "such as (15, 10)")
@@ -178,9 +187,9 @@ def fanout_array(fanouts: Sequence[int]) -> Any:
     listed: list[int] = []
     for value in given:
         fanout = _integer(value)
-        if fanout is None or (fanout != -1 and not 1 <= fanout < UINT32_MAX):
-            raise InvalidError(f"fanouts={given!r}: {value!r} is not valid; use 1 or more, or -1 "
-                               "for all neighbours")
+        if fanout is None or (fanout != -1 and not least <= fanout < UINT32_MAX):
+            raise InvalidError(f"fanouts={given!r}: {value!r} is not valid; use {least} or more, "
+                               "or -1 for all neighbours")
         listed.append(UINT32_MAX if fanout == -1 else fanout)
     return (c_uint32 * len(listed))(*listed)
 

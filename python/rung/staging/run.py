@@ -38,6 +38,7 @@ from .sources import (
     texts,
     use_pyg_data,
 )
+from .typed import Lists, hetero_lists, is_hetero, masks, quantization, refuse, set_lists
 
 Path = str | os.PathLike[str]
 
@@ -119,6 +120,7 @@ def _throw_away(half_done: str) -> None:
 def _set_sources(opts: Any, sources: Sources, given: SimpleNamespace) -> None:
     if given.data is not None:
         use_pyg_data(given)
+        given.splits = masks(given.data, "data") if given.splits is None else given.splits
     graphs = graph_specs(sources, given.graph)
     opts.graph.specs, opts.graph.spec_count = texts(graphs)
     opts.graph.undirected, opts.graph.dedup = bool(given.undirected), bool(given.dedup)
@@ -152,18 +154,12 @@ def _set_score(opts: Any, given: SimpleNamespace) -> None:
     if given.draws is not None:
         opts.score.draws = choice(given.draws, DRAWS, "draws")
     opts.score.seed = whole_number(given.seed, "seed", 2**63 - 1)
-    hops = fanout_array(given.fanouts)
-    opts.fanouts, opts.fanout_count = hops, len(hops)
+    if not isinstance(given.fanouts, Mapping):
+        hops = fanout_array(given.fanouts)
+        opts.fanouts, opts.fanout_count = hops, len(hops)
+    if given.seed_type is not None:
+        opts.seed_type = string(given.seed_type, "seed_type")
     opts.batch_size = whole_number(given.batch_size, "batch_size")
-
-
-def _quantization(given: Any) -> tuple[int, int]:
-    """Return format and scales of the argument `quantize`, such as "int8" or "int8:column"."""
-    form, colon, scales = given.partition(":") if isinstance(given, str) else ("", "", "")
-    if form not in QUANT_FORMATS[1:] or scales not in (QUANT_SCALES if colon else ("",)):
-        raise InvalidError(f"quantize={given!r}: unknown value; use 'int8', 'int4' or 'fp8', with "
-                           "scales per ':row' (default) or ':column'")
-    return QUANT_FORMATS.index(form), QUANT_SCALES.index(scales or "row")
 
 
 def _stripes(given: Any) -> tuple[list[bytes], list[float]]:
@@ -204,18 +200,21 @@ def _set_work(opts: Any, given: SimpleNamespace) -> None:
     opts.dry_run, opts.in_place = bool(given.dry_run), bool(given.in_place)
     opts.row_order = choice(given.row_order, ROW_ORDERS, "row_order")
     opts.pad = choice(given.pad, STAGE_PADS, "pad")
-    if given.quantize is not None:
-        opts.quantize, opts.quant_scales = _quantization(given.quantize)
+    if given.quantize is not None and not isinstance(given.quantize, Mapping):
+        opts.quantize, opts.quant_scales = quantization(given.quantize)
     folders, shares = _stripes(given.stripe)
     opts.stripe_dirs, opts.stripe_count = texts(folders)
     opts.stripe_shares = (c_double * len(shares))(*shares)
 
 
-def _set_described(opts: Any, described: Any, given: SimpleNamespace) -> None:
+def _set_described(opts: Any, described: Any, given: SimpleNamespace) -> Lists | None:
     """Fill in the options that the caller did not give from the data set `given.dataset`.
 
     Args:
         described: owns the texts and lists that the options then refer to
+
+    Returns:
+        The types and relations of a typed graph, else None.
     """
     parts = {"graph": c.RUNG_PRESET_GRAPH, "features": c.RUNG_PRESET_FEATURES,
              "labels": c.RUNG_PRESET_LABELS, "splits": c.RUNG_PRESET_SPLITS,
@@ -225,6 +224,7 @@ def _set_described(opts: Any, described: Any, given: SimpleNamespace) -> None:
     check(lib.rung_preset_open(preset_kind(given), string(given.dataset, "dataset"), part,
                                sum(parts[name] for name in wanted), byref(described.pointer)))
     preset = described.pointer.contents
+    opts.seed_type = opts.seed_type or preset.seed_type
     if "graph" in wanted:
         opts.graph.specs, opts.graph.spec_count = preset.graphs, preset.graph_count
         opts.graph.undirected |= preset.undirected
@@ -245,6 +245,9 @@ def _set_described(opts: Any, described: Any, given: SimpleNamespace) -> None:
         opts.fanouts, opts.fanout_count = preset.fanouts, preset.fanout_count
     if given.draws is None:
         opts.score.draws = preset.draws
+    if not preset.type_count:
+        return None
+    return preset.types[:preset.type_count], preset.relations[:preset.relation_count]
 
 
 def _result(out: str, opts: Any, report: Any) -> StageResult:
@@ -278,12 +281,18 @@ def _run(given: SimpleNamespace) -> StageResult:
     kept = bool(given.stripe) or os.path.lexists(half_done)
     try:
         opts.out_dir, opts.progress = string(out, "out"), shown.function
-        _set_sources(opts, sources, given)
+        lists = hetero_lists(sources, given) if is_hetero(given.data) else None
+        if lists is None:
+            _set_sources(opts, sources, given)
         _set_score(opts, given)
         _set_work(opts, given)
         _set_slice(opts, sources, given.slice)
         if given.dataset is not None:
-            _set_described(opts, described, given)
+            lists = _set_described(opts, described, given)
+        if lists is None:
+            refuse(given)
+        else:
+            set_lists(opts, lists, given)
         with shown:
             status = lib.rung_stage(byref(opts), byref(report))
         if shown.error is not None:
@@ -314,14 +323,15 @@ def _run(given: SimpleNamespace) -> StageResult:
 def stage(out: Path, *, features: Source | None = None,
           graph: Source | Sequence[Source] | None = None, dataset: Path | None = None,
           preset: str | None = None, part: str | None = None, data: Any = None,
-          labels: Source | None = None, splits: Mapping[str, Source] | None = None,
-          arrays: Mapping[str, Source] | None = None, undirected: bool = False,
+          labels: Source | None = None, splits: Mapping[str, Any] | None = None,
+          arrays: Mapping[str, Any] | None = None, undirected: bool = False,
           dedup: bool = False, vertex_count: int = 0, score: str | None = None,
-          score_source: Source | None = None, fanouts: Sequence[int] = (), batch_size: int = 0,
-          draws: str | None = None, seed: int = 0, memory: Size = 0, threads: int = 0,
-          force: bool = False, resume: bool = False, dry_run: bool = False, in_place: bool = False,
-          row_order: str = "auto", pad: str = "none", slice: tuple[int, int] | None = None,
-          stripe: Sequence[Path] | Mapping[float, Sequence[Path]] = (), quantize: str | None = None,
+          score_source: Source | None = None, fanouts: Any = (), batch_size: int = 0,
+          draws: str | None = None, seed: int = 0, seed_type: str | None = None, memory: Size = 0,
+          threads: int = 0, force: bool = False, resume: bool = False, dry_run: bool = False,
+          in_place: bool = False, row_order: str = "auto", pad: str = "none",
+          slice: tuple[int, int] | None = None, quantize: str | Mapping[str, str] | None = None,
+          stripe: Sequence[Path] | Mapping[float, Sequence[Path]] = (),
           progress: bool | ProgressFunction | None = None) -> StageResult:
     """Stage a data set: score the vertices, rank their rows, relabel the graph, write a folder.
 
@@ -335,32 +345,31 @@ def stage(out: Path, *, features: Source | None = None,
         dataset: what is not given here: path of a dataset.json (docs/DATASET.md), or with `preset`
             the folder of a public data set
         preset, part: "ogb-papers100M", "ogb-mag240m" (part "papers" or "all"), "igb" (a size)
-        data: a torch_geometric `Data`, for x, edge_index, y, and splits (train_mask is "train")
+        data: a torch_geometric `Data`, for x, edge_index, y, and splits (train_mask is "train");
+            or a `HeteroData` for a typed graph, see docs/PYTHON.md
         graph: integers [2, E] or [E, 2], each edge from row 0 to row 1, the direction in which
             messages flow, or a pair (sources, destinations); a scipy matrix; "csc:INDPTR,INDICES"
             with the in-neighbours of each vertex, "csr:..." with the out-neighbours; or a list of
             these. None: no graph, see docs/PYTHON.md
-        labels: [vertices, ...]
+        labels, arrays: [vertices, ...]; further arrays [vertices, ...] by name
         splits: ids [K] or bool [vertices] by name of the split; the score uses "train"
-        arrays: further arrays [vertices, ...] by name
         undirected, dedup: add the reverse of each edge; keep one of equal edges
-        vertex_count: number of vertices, which must be that of the feature rows; 0: that number
+        vertex_count: number of vertices and of feature rows; 0: that of the rows
         score: "blend" (default), "expected", "presample", "ppr", "wrpagerank", "rpagerank" or
             "degree"; or use score_source: float32 [vertices] that ranks the rows
         fanouts, batch_size, draws: how training will sample: hop 0 first (default 25, 10), -1: all
             neighbours; seeds per batch (default 1024); "all" (DGL, default) or "new" (PyG)
-        seed: seed of scores that draw
+        seed, seed_type: seed of scores that draw; type of the train vertices of a typed graph
         memory: limit: bytes or "4GiB" (default: 1/4 of RAM, or 3/4 of free memory if that is less)
-        threads: number of threads; 0: OpenMP's number
+        threads: their number; 0: that of OpenMP
         force: replace `out` if it is a staged data set
-        resume: continue an interrupted run, whose sources must all be files. If `out` is complete,
-            it is checked and nothing is written
+        resume: continue an interrupted run, whose sources must be files; check a complete `out`
         dry_run: check inputs and free space and return an estimate, but write nothing
         in_place: leave the features in their file, which must not change while `out` is used
         row_order, pad, slice: see rung-stage(1); slice=(i, n) is --part i/n, for n machines
         stripe: folders for the rows; `{0.4: ["/nvme0", "/nvme1"], 1: ["/san"]}` divides the ranks
-        quantize: store the features, which must be floating-point and finite, with 8 or 4 bits per
-            value: "int8", "int4" or "fp8", with one scale per row, or per column: "int8:column"
+        quantize: store floating-point features with 8 or 4 bits per value: "int8", "int4" or
+            "fp8", with one scale per row, or per column: "int8:column"
         progress: True (tqdm), or a function of (step, done, total), whose exception cancels staging
 
     Raises:

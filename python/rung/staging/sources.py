@@ -111,8 +111,8 @@ def graph_specs(sources: Sources, graph: Any) -> list[bytes]:
         return []
     for one in graph if isinstance(graph, (list, tuple)) else (graph,):
         if type(one).__module__.startswith("torch_geometric."):
-            raise InvalidError(f"graph: has type {type(one).__name__}; use data= for a Data of "
-                               "torch_geometric, or graph=data.edge_index")
+            raise InvalidError(f"graph: has type {type(one).__name__}; use data= for a Data or a "
+                               "HeteroData of torch_geometric, or graph=data.edge_index")
     graph = _scipy_edges(graph)
     if hasattr(graph, "__array__") or isinstance(graph, (str, os.PathLike)):
         return [sources.spec(graph, "graph")]
@@ -197,7 +197,7 @@ def preset_kind(given: SimpleNamespace) -> int:
 
 
 def use_pyg_data(given: SimpleNamespace) -> None:
-    """Set the sources that the caller did not give from `given.data` of torch_geometric.
+    """Set the sources that the caller did not give, except splits, from `given.data`, a Data.
 
     Raises:
         InvalidError: another object, or a Data without an edge index.
@@ -205,8 +205,8 @@ def use_pyg_data(given: SimpleNamespace) -> None:
     data = given.data
     pyg = sys.modules.get("torch_geometric.data")
     if pyg is None or not isinstance(data, pyg.Data):
-        raise InvalidError(f"data: has type {type(data).__name__}; use a Data of torch_geometric, "
-                           "or one call for each type of vertices")
+        raise InvalidError(f"data: has type {type(data).__name__}; use a Data or a HeteroData of "
+                           "torch_geometric")
     if given.graph is None and data.edge_index is None and "adj_t" in data:
         raise InvalidError("data: has adj_t instead of edge_index; use the Data as it was before "
                            "ToSparseTensor()")
@@ -215,12 +215,3 @@ def use_pyg_data(given: SimpleNamespace) -> None:
         raise InvalidError("data: has no x; set it, or pass features")
     given.graph = data.edge_index if given.graph is None else given.graph
     given.labels = data.y if given.labels is None else given.labels
-    if given.splits is None:
-        given.splits = {}
-        for key, mask in data.to_dict().items():
-            if not key.endswith("_mask"):
-                continue
-            if mask.ndim != 1:
-                raise InvalidError(f"data.{key}: has {mask.ndim} dimensions; pass splits= with one "
-                                   f"column for each split, such as data.{key}[:, 0]")
-            given.splits[key.removesuffix("_mask")] = mask

@@ -34,6 +34,8 @@ from .errors import (
     TimedOutError,
 )
 from .gather import Gather
+from .hetero.batch import TypedBatch
+from .hetero.store import TypedStore
 from .opening import attach, open
 from .planning import Plan, PlanPart, PlanTable, PlanTier, plan, plan_tables
 from .rows import Quantization
@@ -81,5 +83,5 @@ __all__ = ["AbiError", "AgainError", "Array", "Batch", "Block", "BusyError", "Ca
            "NotFoundError", "NotSupportedError",
            "Plan", "PlanPart", "PlanTable", "PlanTier", "Quantization", "QuantizedRows",
            "RangeError", "ReadError", "Sample", "StageResult", "Stats", "Store", "Tier",
-           "TimedOutError", "__version__", "attach", "open", "plan", "plan_tables",
-           "stage"]
+           "TimedOutError", "TypedBatch", "TypedStore", "__version__", "attach", "open", "plan",
+           "plan_tables", "stage"]

@@ -16,9 +16,10 @@ import numpy.typing as npt
 
 from ._library import DRAWS, UINT32_MAX, c, check, lib, string, text
 from .arrays import Array
-from .dtypes import BY_CODE, DType
+from .dtypes import BY_CODE, BY_NAME, DType
 from .errors import ClosedError, InvalidError, NotFoundError, NotSupportedError, RangeError
 from .forks import watch
+from .hetero.description import Types, types_of
 from .owned import Owned
 from .rows import Quantization, quantization_of
 from .stats import bytes_text
@@ -115,6 +116,8 @@ class Dataset:
             as ("paper",) and (("paper", "cites", "paper"),); ("vertex",) and "edge" without a
             description
         has_labels: bool
+        types: the types and relations of a typed data set (`rung.hetero.Types`), each with a folder
+            below `path` that is a data set; such a data set has no rows itself. None: not typed
 
     Raises:
         NotFoundError: the folder does not exist, or staging has not finished.
@@ -135,8 +138,10 @@ class Dataset:
         info = lib.rung_dataset_info(self._memory).contents
         self.vertex_count: int = info.vertex_count
         self.edge_count: int = info.edge_count
+        self.types: Types | None = types_of(info)
         self.shape: tuple[int, ...] = tuple(info.features.dims[: info.features.dim_count])
-        self.dtype: DType = BY_CODE[info.features.dtype]
+        # without features, as for a typed data set: bytes, of which there are none
+        self.dtype: DType = BY_CODE[info.features.dtype] if self.shape else BY_NAME["u8"]
         self.row_bytes: int = info.features.row_bytes
         self.stored_row_bytes: int = info.stored_row_bytes
         self.feature_bytes: int = info.feature_bytes
@@ -155,6 +160,9 @@ class Dataset:
         self.vertex_types: tuple[str, ...] = (vertex_type,)
         self.relations: tuple[tuple[str, str, str], ...] = (
             (vertex_type, text(info.relation), vertex_type),)
+        if self.types is not None:
+            self.vertex_types = tuple(kind.name for kind in self.types.vertex)
+            self.relations = tuple(relation.edge_type for relation in self.types.relations)
 
     def _need_edges(self) -> None:
         """Raise InvalidError if the data set has no edges."""
@@ -179,7 +187,7 @@ class Dataset:
         for name in ("producer", "job", "checksum"):
             found.pop(name, None)
         for name in ("file", "mtime_ns"):   # of rows in place, which `samples` has checksums of
-            found["features"].get("in_place", {}).pop(name, None)
+            (found.get("features") or {}).get("in_place", {}).pop(name, None)
         return {name: digest(json.dumps(value, sort_keys=True).encode())
                 if isinstance(value, (dict, list)) else str(value)
                 for name, value in found.items()}

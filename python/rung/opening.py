@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ._library import string
+from .dataset import Dataset
 from .dtypes import gather_dtype
+from .errors import Error
+from .hetero.store import TypedStore
 from .sizes import Size, gpu_arguments
 from .store import Store
 
@@ -38,8 +41,8 @@ def open(path: str | os.PathLike[str], host: Size | None = None, *, gpu: Size | 
         gpus: numbers of the GPUs that hold rows; the first one gathers
         device: "cpu", "cuda", "cuda:N" (with the GPU of `gpus=[N]`), a torch.device, or "auto"
             (`why_cpu` has the reason if the CPU gathers)
-        cache: part of `host` for cold rows that will be needed again: bytes, "1GiB", or "10%" of
-            `host` (default: an eighth, or as `structure="auto"` divides it)
+        cache: part of `host` for cold rows that will be needed again: bytes, "1GiB", or "10%"
+            (default: an eighth, or as `structure="auto"` divides it)
         share: let other processes attach: True (for workers that this process forks or spawns), or
             the path of a socket
         private_cache: with `share`: do not share the cold-row cache; attached processes have none
@@ -62,20 +65,20 @@ def open(path: str | os.PathLike[str], host: Size | None = None, *, gpu: Size | 
             or "raw": uint8 [vertices, stored_row_bytes] (default: as staged, float32 for float64)
 
     Returns:
-        A `Store`, which the caller closes.
+        A `Store`, which the caller closes; of a typed data set a `TypedStore`, with one budget.
 
     Raises:
         NotFoundError, FormatError, CorruptError, ReadError: the data set does not exist, or is
             malformed, damaged or unreadable.
         InvalidError: an argument is invalid, or a budget is too small (`min_bytes` works).
-        NoMemoryError, NoDeviceError: memory is exhausted, or the GPU does not exist.
+        NoMemoryError, NoDeviceError: no memory, or no such GPU.
     """
     arguments = dict(locals())
     arguments.update(path=os.path.abspath(os.fsdecode(string(path, "path"))),
                      dtype=_code(dtype), **gpu_arguments(device, gpus))
     if profile is not None:
         arguments["profile"] = os.path.abspath(os.fsdecode(string(profile, "profile")))
-    return Store(arguments)
+    return _open(arguments)
 
 
 def attach(share_path: str | os.PathLike[str], *, vertex_ids: bool = True, requests: int = 0,
@@ -106,6 +109,21 @@ def attach(share_path: str | os.PathLike[str], *, vertex_ids: bool = True, reque
     return Store({"share_path": absolute, "vertex_ids": vertex_ids,
                   "requests": requests, "batch_rows": batch_rows,
                   "private_cache": private_cache, "gpu": gpu, "dtype": _code(dtype)})
+
+
+def _open(arguments: dict[str, Any]) -> Store:
+    if is_typed(arguments["path"]):
+        return TypedStore(arguments)   # type: ignore[return-value]
+    return Store(arguments)
+
+
+def is_typed(path: str) -> bool:
+    """Return whether the folder is a typed data set. Errors are left to the caller."""
+    try:
+        with Dataset(path) as dataset:
+            return dataset.types is not None
+    except Error:
+        return False
 
 
 def _code(dtype: Any) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from ctypes import byref, pointer, sizeof
+from ctypes import byref, pointer
 from dataclasses import dataclass
 from math import isnan, nan
 from types import SimpleNamespace
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ._library import BYTES_MAX, BYTES_NONE, DRAWS, UINT32_MAX, c, check, lib, string, text
+from ._library import BYTES_MAX, BYTES_NONE, DRAWS, UINT32_MAX, c, check, lib, text
 from .dataset import Dataset
 from .errors import InvalidError, in_python
+from .hetero.tables import divide_tables
 from .owned import Owned
 from .sizes import (
     SEED_MAX,
@@ -454,12 +455,6 @@ def plan(path: str | os.PathLike[str], host: Size | None = None, *,
         return _report(dataset, given, made, sampling, traffic, division)
 
 
-def _open_folder(path: str | os.PathLike[str]) -> Owned:
-    found = Owned(lib.rung_dataset_close)
-    check(lib.rung_dataset_open(string(path, "path"), byref(found.pointer)))
-    return found
-
-
 def plan_tables(path: str | os.PathLike[str], host: Size | None = None, *,
                 cache: Size | None = None, numa: str | int = "auto", queue_depth: int = 0,
                 profile: str | os.PathLike[str] | None = None) -> tuple[PlanTable, ...]:
@@ -481,20 +476,6 @@ def plan_tables(path: str | os.PathLike[str], host: Size | None = None, *,
     """
     given = SimpleNamespace(**locals(), gpu=None, gpus=(), device="cpu", sample_on_gpu=False,
                             vertex_ids=False)
-    typed = _open_folder(path)
-    info = lib.rung_dataset_info(typed).contents
-    names = [(text(kind.folder), False) for kind in info.types[: info.type_count]
-             if kind.has_features]
-    for relation in info.relations[: info.relation_count]:
-        names.append((text(relation.folder), True))
-        names += [(text(relation.rows_folder), False)] if relation.rows_folder else []
-    if not names:
-        raise InvalidError(f"{os.fspath(path)!r}: has one type; use rung.plan()")
-    parts = [_open_folder(os.path.join(os.fspath(path), name)) for name, _ in names]
-    tables = (c.rung_plan_table * len(parts))()
-    for table, part, (_, lists) in zip(tables, parts, names):
-        table.size, table.ds, table.lists = sizeof(table), part.pointer, lists
-    check(lib.rung_plan_tables(byref(plan_opts(given, info.feature_bytes)), tables, len(parts)))
     return tuple(PlanTable(name, lists, table.row_count, table.row_bytes, table.bytes,
                            table.least_bytes, table.resident_bytes, table.accesses, table.hits)
-                 for table, (name, lists) in zip(tables, names))
+                 for name, lists, table in divide_tables(path, given))

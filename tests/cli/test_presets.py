@@ -229,18 +229,98 @@ class Mag240M(Folder):
         self.assertEqual([-1 if math.isnan(c) else c for c in self.labels()],
                          [-1 if math.isnan(c) else c for c in self.classes])
 
-    def test_authors_and_institutions_when_their_features_exist(self):
+    def typed(self, *args):
+        """Stage the typed graph, and read the maps of all types."""
+        dataset = self.path("typed")
+        report = self.json_of("stage", *args, "--out", dataset, "--force")
+        self.dataset, self.ranked = dataset, {}
+        for name in ("paper", "author", "institution"):
+            self.ranked[name] = read_npy(
+                os.path.join(dataset, "vertices", name, "vertex_of_rank.npy"))[2]
+        return report
+
+    def at(self, name):
+        """Let the comparisons use the dataset of a type."""
+        self.out = os.path.join(self.dataset, "vertices", name)
+        self.maps = [self.ranked[name], self.array("rank_of_vertex")[2]]
+
+    def has_relation(self, source, name, target, edges):
+        """Check the in-neighbours of every vertex of the target type."""
+        self.out = os.path.join(self.dataset, "edges", ".".join((source, name, target)))
+        indptr, indices = self.array("graph_indptr")[2], self.array("graph_indices")[2]
+        found = {(self.ranked[source][other], vertex)
+                 for rank, vertex in enumerate(self.ranked[target])
+                 for other in indices[indptr[rank]:indptr[rank + 1]]}
+        self.assertEqual(found, set(edges))
+        self.assertEqual(len(indices), len(found))
+
+    def has_all_relations(self):
+        self.has_relation("paper", "cites", "paper", self.cited())
+        for source, name, target, edges in (("author", "writes", "paper", self.writes),
+                                            ("author", "affiliated_with", "institution",
+                                             self.works)):
+            self.has_relation(source, name, target, edges)
+            self.has_relation(target, "rev_" + name, source, [(v, u) for u, v in edges])
+        info = self.json_of("info", self.dataset)
+        self.assertEqual([relation["name"] for relation in info["relations"]],
+                         ["cites", "writes", "rev_writes", "affiliated_with",
+                          "rev_affiliated_with"])
+        self.assertEqual(info["seed_type"], "paper")
+
+    def has_papers(self):
+        self.at("paper")
+        self.has_rows(self.rows[:self.papers * 1536], 1536)
+        self.has_years(range(self.papers))
+        self.assertEqual(self.labels()[1:10:2], self.classes[1:10:2])
+        for name, ids in self.splits.items():
+            self.has_split(name, ids)
+
+    def test_a_typed_graph_when_features_of_all_exist(self):
         for place in ("mag240m_kddcup2021", "mag240m"):
             self.make(place)
-            self.staged("--ogb-mag240m", self.root, "--force")
-            self.has_rows(self.rows, 1536)
-            self.has_edges(self.cited() | self.both_ways(self.writes, self.papers, 0) |
-                           self.both_ways(self.works, self.papers, self.papers + self.authors))
-            self.has_years(list(range(self.papers)) + [-1] * (self.authors + self.institutions))
-            labels = self.labels()
-            self.assertEqual(labels[1:10:2], self.classes[1:10:2])
-            self.assertTrue(all(math.isnan(label) for label in labels[self.papers:]))
+            report = self.typed("--ogb-mag240m", self.root)
+            self.assertEqual(report["vertices"], self.all)
+            self.has_all_relations()
+            self.has_papers()
+            first = self.papers
+            for name, count in (("author", self.authors), ("institution", self.institutions)):
+                self.at(name)
+                self.has_rows(self.rows[first * 1536:(first + count) * 1536], 1536)
+                self.assertEqual([file for file in os.listdir(self.out)
+                                  if file.startswith(("labels", "split", "features_"))], [])
+                first += count
             os.remove(os.path.join(self.root, place, "full_feat.npy"))
+
+    def test_a_typed_graph_without_features_of_all(self):
+        self.make(None)
+        self.typed("--ogb-mag240m", self.root + ":all")
+        self.has_all_relations()
+        self.has_papers()
+        for name in ("author", "institution"):
+            self.at(name)
+            self.assertFalse(os.path.exists(os.path.join(self.out, "features.000.npy")))
+        features = os.path.join(self.root, "mag240m_kddcup2021/processed/paper/node_feat.npy")
+        os.remove(features)
+        self.out = self.path("staged")
+        self.refused("--ogb-mag240m", self.root + ":all", says=[features + ": is missing"])
+
+    def test_options_of_types_replace_files_of_the_typed_graph(self):
+        self.make(None)
+        os.remove(self.split_file)
+        os.remove(os.path.join(self.root, "mag240m_kddcup2021/processed/paper/node_label.npy"))
+        self.typed("--ogb-mag240m", self.root + ":all", "--split", "paper:train=range:5,8",
+                   "--split", "author:train=range:0,2", "--labels", "paper=range:0,60",
+                   "--features", "author:id=range:0,40", "--seed-type", "author", "--undirected",
+                   "--fanout", "9,4", "--fanout", "paper:rev_writes:author=0,3")
+        info = self.json_of("info", self.dataset)
+        self.assertEqual([relation["fanout"] for relation in info["relations"]],
+                         [[9, 4], [9, 4], [0, 3], [9, 4], [9, 4]])
+        self.assertEqual(info["seed_type"], "author")
+        self.assertEqual([(kind["arrays"], kind["splits"]) for kind in info["vertex_types"]],
+                         [([], ["train"]), (["id"], ["train"]), ([], [])])
+        self.at("paper")
+        self.assertEqual(self.labels(), list(range(self.papers)))
+        self.has_split("train", [5, 6, 7])
 
     def test_a_single_list_of_test_papers_is_split_as_by_ogb(self):
         self.make(None)
@@ -273,8 +353,6 @@ class Mag240M(Folder):
                                                        "float16 [107, 768]"])
         os.remove(full + "_done.txt")
         self.refused("--ogb-mag240m", self.root, says=["may be incomplete", "full_feat_done.txt"])
-        os.remove(full + ".npy")
-        self.refused("--ogb-mag240m", self.root + ":all", says=["full_feat.npy: is missing"])
         self.refused("--ogb-mag240m", self.root + ":authors", code=2,
                      says=["--ogb-mag240m: unknown part 'authors'", "use papers or all"])
 

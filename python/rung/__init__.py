@@ -47,10 +47,11 @@ from .store import Store
 if TYPE_CHECKING:
     from .graphbolt import Feature as Feature
     from .pyg import FeatureStore as FeatureStore
+    from .pyg import GraphStore as GraphStore
 else:
-    # Both modules import torch, so they are imported when a name is first used. The names are not
+    # These modules import torch, so they are imported when a name is first used. The names are not
     # in __all__: a star import would look them up.
-    _LATE = {"FeatureStore": "pyg", "Feature": "graphbolt"}
+    _LATE = {"FeatureStore": "pyg", "GraphStore": "pyg", "Feature": "graphbolt"}
 
     def __getattr__(name):
         if name not in _LATE:
@@ -72,7 +73,7 @@ else:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "Feature", "FeatureStore"})
+    return sorted({*globals(), "Feature", "FeatureStore", "GraphStore"})
 
 
 __all__ = ["AbiError", "AgainError", "Array", "Batch", "Block", "BusyError", "CanceledError",

@@ -17,11 +17,16 @@ from torch_geometric.sampler import BaseSampler, NodeSamplerInput, SamplerOutput
 
 from .dataset import Dataset
 from .errors import AgainError, InvalidError, NotSupportedError
+from .hetero.pyg import GraphStore as GraphStore
+from .hetero.pyg import hetero_output, tensors_of, with_edge_rows
+from .hetero.sampler import TypedSampler
+from .hetero.store import TypedStore
+from .sampling.arguments import one_name
 from .sampling.batch import edges_of
 from .sampling.sampler import NeighborSampler
 from .store import Store
 
-Key = tuple[str | None, str]
+Key = tuple[Any, str]   # None, a node type or an edge type; and the name of the tensor
 
 _TYPES_CURE = "use PyG's NeighborSampler with typed seeds"
 
@@ -35,6 +40,10 @@ class FeatureStore(PygFeatureStore):   # type: ignore[misc]
     `rung.pyg.Sampler` has no types. `put_tensor` adds small tensors, such as labels, which stay in
     memory.
 
+    `FeatureStore(typed_store)` has "x", "y" and the further arrays of each type, and "edge_attr" of
+    the relations with edge rows, by the numbers of the edges. PyG's loaders pass only the ids of
+    sampled edges on: `transform=feature_store.with_edge_rows` adds the rows.
+
     Pass `(feature_store, graph_store)` as a loader's data, with `filter_per_worker=False`: rows are
     then gathered in the main process, by the store's threads. If workers gather, each gets a
     separate store (see `rung.Store`): share the store (`rung.open(..., share=True)`) so that its
@@ -44,7 +53,8 @@ class FeatureStore(PygFeatureStore):   # type: ignore[misc]
     raise NotSupportedError for them.
 
     Args:
-        stores: a store, or stores by attribute name or by (node type, name); the caller closes them
+        stores: a store, or stores by attribute name or by (node type, name), or a typed store; the
+            caller closes them
         tensors: further tensors in the same form, kept in memory
 
     Raises:
@@ -54,9 +64,12 @@ class FeatureStore(PygFeatureStore):   # type: ignore[misc]
     _stores: dict[Key, Store]
     _tensors: dict[Key, torch.Tensor]
 
-    def __init__(self, stores: Store | Mapping[str | Key, Store],
+    def __init__(self, stores: Store | TypedStore | Mapping[str | Key, Store],
                  tensors: Mapping[str | Key, Any] | None = None):
         super().__init__()
+        if isinstance(stores, TypedStore):
+            stores, found = tensors_of(stores)
+            tensors = {**found, **(tensors or {})}
         if tensors is not None and not isinstance(tensors, Mapping):
             raise InvalidError(f"tensors: has type {type(tensors).__name__}; "
                                "use a dict, such as {'y': labels}")
@@ -75,6 +88,10 @@ class FeatureStore(PygFeatureStore):   # type: ignore[misc]
         for name, tensor in (tensors or {}).items():
             group, attr = self._new_key(name)
             self.put_tensor(tensor, group_name=group, attr_name=attr, index=None)
+
+    def with_edge_rows(self, data: Any) -> Any:
+        """Add the rows of sampled edges to a batch: pass this method as a loader's `transform`."""
+        return with_edge_rows(self._stores, data)
 
     def _new_key(self, name: str | Key) -> Key:
         key = _key(name)
@@ -256,22 +273,31 @@ class Sampler(BaseSampler):   # type: ignore[misc]
 
     Vertices are original ids. The draws of a batch follow from `seed` and the batch's seeds.
 
-    The graph of a data set has neither node types nor times. Seeds with a type
-    (`input_nodes=("paper", ids)`), seeds with times (`input_time`), and links raise
-    NotSupportedError.
+    With a `rung.TypedStore`, seeds have the type of the data set's seeds
+    (`input_nodes=("paper", ids)`). Other seeds with a type, seeds with times (`input_time`), and
+    links raise NotSupportedError.
 
     Args:
-        dataset, fanouts, num_neighbors, draws, seed, threads: as in `rung.NeighborSampler`
+        dataset: also a `rung.TypedStore`
+        fanouts, num_neighbors: of a typed store also by edge type
+        draws, seed, threads: as in `rung.NeighborSampler`
     """
 
-    def __init__(self, dataset: Dataset | Store, fanouts: Sequence[int] | None = None, *,
+    _sampler: Any
+
+    def __init__(self, dataset: Dataset | Store | TypedStore, fanouts: Any = None, *,
                  draws: str = "new", seed: int = 0, threads: int = 0,
-                 num_neighbors: Sequence[int] | None = None):
+                 num_neighbors: Any = None):
+        if isinstance(dataset, TypedStore):
+            drawn = one_name("fanouts", fanouts, "num_neighbors", num_neighbors)
+            self._sampler = TypedSampler(dataset, drawn, draws=draws, seed=seed, threads=threads)
+            return
         self._sampler = NeighborSampler(dataset, fanouts, draws=draws, seed=seed, threads=threads,
                                         num_neighbors=num_neighbors)
 
-    def sample_from_nodes(self, index: NodeSamplerInput, **kwargs: Any) -> SamplerOutput:
-        if index.input_type is not None:
+    def sample_from_nodes(self, index: NodeSamplerInput, **kwargs: Any) -> Any:
+        typed = isinstance(self._sampler, TypedSampler)
+        if index.input_type is not None and not typed:
             raise NotSupportedError(f"rung.pyg.Sampler: seeds of type {index.input_type!r}: the "
                                     f"graph has no types; {_TYPES_CURE}")
         if index.time is not None:
@@ -281,6 +307,8 @@ class Sampler(BaseSampler):   # type: ignore[misc]
             raise NotSupportedError(f"rung.pyg.Sampler: {', '.join(kwargs)}: not supported; "
                                     "leave it out")
         key = int(index.input_id[0]) if index.input_id is not None and len(index.input_id) else 0
+        if isinstance(self._sampler, TypedSampler):
+            return hetero_output(self._sampler, index, key)
         sample = self._sampler.sample(index.node, key, kind="torch")
         edges = edges_of(sample.blocks, sample.ranks)
         counts = [sample.seed_count, *(block.src_count - block.dst_count

@@ -9,7 +9,7 @@
 
 const char *rung__dataset_part(const struct rung__types *types, uint32_t idx, uint64_t *sum_out)
 {
-	uint64_t sum;
+	uint64_t sum = 0;
 	const char *folder = NULL;
 
 	if (idx < types->type_count) {

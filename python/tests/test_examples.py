@@ -164,3 +164,35 @@ def test_mag240m(command, tmp_path, model, in_place):
     with np.load(tmp_path / "predictions.npz") as found:
         assert found["y_pred"].shape == (100,) and found["y_pred"].dtype == np.int16
         assert (found["y_pred"] == labels[hidden]).mean() > 0.6   # in the order of the split
+
+
+def test_rgraphsage_layer(monkeypatch):
+    """A layer with two relations, one of them with rows of edges, against a loop over the edges."""
+    pytest.importorskip("torch_geometric")
+    import torch
+
+    monkeypatch.syspath_prepend(EXAMPLES)
+    from rgraphsage import Layer
+
+    cites, writes = ("paper", "cites", "paper"), ("author", "writes", "paper")
+    rng = torch.Generator().manual_seed(1)
+    rows = {"paper": torch.randn(5, 6, generator=rng), "author": torch.randn(3, 2, generator=rng)}
+    edges = {cites: torch.tensor([[1, 4, 4], [0, 0, 3]]),
+             writes: torch.tensor([[0, 2, 1, 0], [4, 4, 4, 0]])}
+    attr = {writes: torch.randn(4, 3, generator=rng)}
+    layer = Layer({"paper": 6, "author": 2}, {writes: 3}, (cites, writes), 7)
+    found = layer(rows, edges, attr)
+    for kind, each in rows.items():
+        for vertex, row in enumerate(each):
+            wanted = layer.own[kind](row)
+            for relation, (sources, targets) in edges.items():
+                drawn = torch.nonzero(targets == vertex).flatten().tolist()
+                if relation[2] != kind or not drawn:
+                    continue
+                name = "/".join(relation)
+                wanted = wanted + layer.mean[name](
+                    sum(rows[relation[0]][sources[edge]] for edge in drawn) / len(drawn))
+                if relation in attr:
+                    wanted = wanted + layer.edge[name](
+                        sum(attr[relation][edge] for edge in drawn) / len(drawn))
+            assert torch.allclose(found[kind][vertex], wanted, atol=1e-5), (kind, vertex)

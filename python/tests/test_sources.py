@@ -114,7 +114,7 @@ def test_presets_are_those_of_the_library():
     ({"dataset": "."}, r"dataset='\.': is a folder; use the path of its dataset.json, or preset="),
     ({"dataset": ".", "preset": "igb", "part": "huge"}, "no size 'huge'"),
     ({"dataset": ".", "preset": "igb"}, "node_feat.npy is missing"),
-    ({"data": ROWS}, "data: has type ndarray; use a Data of torch_geometric")])
+    ({"data": ROWS}, "data: has type ndarray; use a Data or a HeteroData of torch_geometric")])
 def test_invalid_data_sets(tmp_path, wrong, says):
     with pytest.raises(rung.Error, match=says):
         rung.stage(tmp_path / "out.rung", **wrong)
@@ -198,7 +198,7 @@ def test_a_data_of_torch_geometric(tmp_path):
         assert dataset.splits == ("mine",) and same(dataset.labels(), LABELS)
     rung.stage(tmp_path / "rows.rung", data=data.Data(x=torch.ones(3, 2)))
     assert rung.Dataset(tmp_path / "rows.rung").edge_count == 0
-    for wrong, says in (({"data": data.HeteroData()}, "data: has type HeteroData"),
+    for wrong, says in (({"data": data.HeteroData()}, "data: has no edge types"),
                         ({"data": data.Data()}, "data: has no x"),
                         ({"data": data.Data(x=torch.ones(3, 2), adj_t=torch.eye(3))},
                          "data: has adj_t instead of edge_index"),

@@ -252,7 +252,7 @@ def test_existing_output(tmp_path):
     ({"splits": [[1]]}, rung.InvalidError, "splits: has type list; use a dict of sources by name"),
     ({"progress": 5}, rung.InvalidError, "progress=5: not a function"),
     ({"fanouts": "15,10"}, rung.InvalidError, "fanouts='15,10': not a list; use one number"),
-    ({"fanouts": {"a": 5}}, rung.InvalidError, "not a list; use one number"),
+    ({"fanouts": {"a": 5}}, rung.InvalidError, "fanouts: is a dict, but the graph is not typed"),
     ({"fanouts": (3, -2)}, rung.InvalidError, r"fanouts=.*: -2 is not valid; use 1 or more, or -1"),
     ({"fanouts": (0,)}, rung.InvalidError, r"fanouts=.*: 0 is not valid; use 1 or more, or -1"),
     ({"memory": "4GX"}, rung.InvalidError, "use bytes .4096., '64KiB', '1.5GiB', or 'max'"),

@@ -58,7 +58,7 @@ def _of_type(given: Any, argument: str, name: str) -> Any:
 
 
 def _refuse_unknown(given: Any, argument: str, known: list[Any]) -> None:
-    for name in given or ():
+    for name in given if isinstance(given, Mapping) else ():
         if name not in known:
             raise InvalidError(f"{argument}: {name!r} is unknown; use one of "
                                f"{', '.join(map(repr, known))}")

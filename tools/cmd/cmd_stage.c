@@ -287,8 +287,9 @@ static const struct tool_option options[] = {
 	  "train vertices of the score",
 	  TOOL_SET(add_split) },
 	{ "edges", "S:REL:T=SRC", 2,
-	  "Typed graph: edges of relation REL from vertices of type S to those of type T, which "
-	  "--vertices describe (repeatable)",
+	  "Typed graph: edges of relation REL from vertices of type S to those of type T "
+	  "(repeatable); --vertices TYPE=SRC gives the features of a type, and TYPE=N a number of "
+	  "vertices without features",
 	  TOOL_SET(add_edges) },
 	{ "edge-rows", "S:REL:T=SRC", 2, "Rows of these edges, one for each in their order",
 	  TOOL_SET(add_edge_rows) },
@@ -355,7 +356,7 @@ const struct tool_command tool_stage_command = {
 	.options = options,
 	.parts = parts,
 	.operands = "--graph GRAPH --features SRC --out DIR\n"
-		    "--vertices TYPE=SRC... --edges S:REL:T=SRC... --out DIR\n"
+		    "--vertices T=SRC --edges S:REL:T=SRC --out DIR\n"
 		    "--dataset FILE --out DIR\n--ogb-mag240m ROOT --out DIR",
 	.doc = "Score and rank the vertices of a graph, and write graph, features, labels and "
 	       "splits in that order to the folder DIR. "

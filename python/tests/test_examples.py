@@ -3,6 +3,7 @@
 folders in the layout of OGB."""
 
 import gzip
+import json
 import os
 import re
 import shutil
@@ -164,6 +165,40 @@ def test_mag240m(command, tmp_path, model, in_place):
     with np.load(tmp_path / "predictions.npz") as found:
         assert found["y_pred"].shape == (100,) and found["y_pred"].dtype == np.int16
         assert (found["y_pred"] == labels[hidden]).mean() > 0.6   # in the order of the split
+
+
+def test_rgraphsage(tmp_path):
+    """Papers with rows, few authors with learned vectors, and many venues without."""
+    pytest.importorskip("torch_geometric")
+    rows, edges, labels, order = made(1500, 64)
+    vertices = np.arange(1500)
+    arrays = {"x": rows.astype(np.float32), "y": labels, "cites": edges,
+              "writes": np.stack([vertices % 90, vertices]),
+              "shown_at": np.stack([vertices, vertices // 5]), "train": order[:400],
+              "valid": order[400:600], "test": order[600:900]}
+    for name, array in arrays.items():
+        np.save(tmp_path / f"{name}.npy", array)
+    relations = [("paper", "cites", "paper", False), ("author", "writes", "paper", False),
+                 ("paper", "writes", "author", True), ("paper", "shown_at", "venue", False),
+                 ("venue", "shown_at", "paper", True)]
+    (tmp_path / "dataset.json").write_text(json.dumps({
+        "format": "rung-source", "version": 1,
+        "vertex_types": [{"name": "paper", "count": 1500, "features": "x.npy", "labels": "y.npy",
+                          "splits": {name: f"{name}.npy" for name in ("train", "valid", "test")}},
+                         {"name": "author", "count": 90}, {"name": "venue", "count": 300}],
+        "relations": [{"source": source, "name": "rev_" * reverse + name, "target": target,
+                       "edges": f"{name}.npy", "reversed": reverse}
+                      for source, name, target, reverse in relations],
+        "training": {"fanouts": [5, 5], "batch_size": 50, "draws": "new"}}))
+    rung.stage(tmp_path / "g", dataset=tmp_path / "dataset.json")
+    text = run("rgraphsage.py", tmp_path / "g", "--host", "512KiB", "--fanouts", "5,5",
+               "--batch-size", 50, "--hidden", 16, "--dropout", 0, "--lr", 0.01, "--epochs", 4,
+               "--embed-max", 100)
+    assert share(text) > 0.6 and share(text, "valid") > 0.6
+    lines = run("rgraphsage.py", tmp_path / "g", "--host", "512KiB", "--fanouts", "5,5", "--epochs",
+                1, "--batches", 1, "--json").splitlines()
+    assert [sorted(json.loads(line)) for line in lines] == [
+        ["epoch", "loss", "seconds"], ["accuracy", "split"], ["accuracy", "split"]]
 
 
 def test_rgraphsage_layer(monkeypatch):

@@ -191,7 +191,7 @@ def test_rgraphsage(tmp_path):
                       for source, name, target, reverse in relations],
         "training": {"fanouts": [5, 5], "batch_size": 50, "draws": "new"}}))
     rung.stage(tmp_path / "g", dataset=tmp_path / "dataset.json")
-    text = run("rgraphsage.py", tmp_path / "g", "--host", "512KiB", "--fanouts", "5,5",
+    text = run("rgraphsage.py", tmp_path / "g", "--host", "60%", "--fanouts", "5,5",
                "--batch-size", 50, "--hidden", 16, "--dropout", 0, "--lr", 0.01, "--epochs", 4,
                "--embed-max", 100)
     assert share(text) > 0.6 and share(text, "valid") > 0.6

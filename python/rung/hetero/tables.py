@@ -40,5 +40,7 @@ def divide_tables(path: str | os.PathLike[str],
     tables = (c.rung_plan_table * len(parts))()
     for table, part, (_, lists) in zip(tables, parts, names):
         table.size, table.ds, table.lists = sizeof(table), part.pointer, lists
-    check(lib.rung_plan_tables(byref(plan_opts(given, info.feature_bytes)), tables, len(parts)))
+    # a share such as "10%" is of the rows of all tables: the folder above them has none
+    rows = sum(lib.rung_dataset_info(part.pointer).contents.feature_bytes for part in parts)
+    check(lib.rung_plan_tables(byref(plan_opts(given, rows)), tables, len(parts)))
     return [(name, lists, table) for (name, lists), table in zip(names, tables)]

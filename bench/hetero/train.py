@@ -108,7 +108,7 @@ def main():
     parser.add_argument("--batch", type=int, default=16)
     parser.add_argument("--batches", type=int, default=0, help="0: an epoch")
     parser.add_argument("--hidden", type=int, default=64)
-    parser.add_argument("--rung", default=f"{ROOT}/build/rung", help="the command, for the record")
+    parser.add_argument("--rung", default=f"{ROOT}/build/rung", help="command, for the record")
     parser.add_argument("--train", choices=("own", "pyg"), help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.train:
@@ -125,7 +125,8 @@ def main():
     losses = {kind: run.pop("losses") for kind, run in runs.items()}
     worst = max(abs(a - b) for a, b in zip(losses["own"], losses["pyg"], strict=True))
     found = record("hetero_train", "hetero/train.py", args.rung)
-    print(json.dumps({**found, "limit_bytes": args.limit << 20, "host": args.host, "batch": args.batch,
+    print(json.dumps({**found, "limit_bytes": args.limit << 20, "host": args.host,
+                      "batch": args.batch,
                       "batches": len(losses["own"]), "largest_difference": worst,
                       "first_losses": losses["own"][:5], "last_losses": losses["own"][-5:],
                       "mean_of_last_100": sum(losses["own"][-100:]) / len(losses["own"][-100:]),

@@ -365,7 +365,7 @@ int rung__stage_job_note(struct rung__stage *stage)
 	int rc = rung__journal_add(&stage->journal, JOB PRODUCER " %s", stage->manifest->producer);
 
 	for (const char *at = stage->job; *at && rc == 0; at = strchr(at, '\n') + 1)
-		rc = rung__journal_add(&stage->journal, JOB "%.*s", value_bytes(at), at);
+		rc = rung__journal_add(&stage->journal, JOB "%.*s", (int)strcspn(at, "\n"), at);
 	return rc;
 }
 

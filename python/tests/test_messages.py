@@ -32,6 +32,7 @@ UNREACHABLE = {
     r"vertex_count is 0; set it to the number of rows|kept_max": "rung_trace_create",
     r"^rung_plan_budget: size": "rung_plan_sweep",
     r"^rung_plan_table: size": "the package sets the sizes of tables",
+    r"opts\.relations|correct source_count|omit gpu_sampler": "the package passes these itself",
     r"^rung_profile: has|rung_profile_load\(\)": "the package loads profiles with that function",
     r"^features: (block_rows|ranges|row_bytes)": "keys of manifest.json",
     r"give --rest with|a smaller --share": "rung_fetch",

@@ -75,7 +75,7 @@ int rung_dataset_load_graph(const struct rung_dataset *ds, struct rung_graph **g
 
 	if (m->no_graph)
 		return rung__fail(RUNG_E_NOENT, "%s: has no graph; %s", ds->dir,
-		                  m->types ? "load that of a relation, as rung info lists them"
+		                  m->types ? "load that of one of its relations"
 		                           : "it has the rows of a typed dataset");
 	rc = check_graph_memory(ds);
 	if (rc == 0)

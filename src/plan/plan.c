@@ -298,8 +298,8 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 		rc = check_opts(&opts);
 	if (rc == 0 && info->type_count > 0)
 		rc = rung__fail(RUNG_E_INVAL,
-		                "%s: is typed, and has a plan for each part; give a part, such as "
-		                "%s/%s, or use rung plan, and rung.Loader in Python",
+		                "%s: is typed, and has a plan for each part; give one of the "
+		                "parts, such as %s/%s",
 		                rung_dataset_dir(ds), rung_dataset_dir(ds), info->types[0].folder);
 	if (rc < 0)
 		return rc;

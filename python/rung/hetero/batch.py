@@ -44,7 +44,9 @@ class TypedBatch:
 
     def __init__(self, idx: int, seed_type: str, seed_count: int, seeds: Any, labels: Any,
                  maps: dict[Any, LazyArray]) -> None:
-        self.idx, self.seed_type, self.seed_count = idx, seed_type, seed_count
+        self.idx: int = idx
+        self.seed_type: str = seed_type
+        self.seed_count: int = seed_count
         self.seeds: Any = seeds
         self.labels: Any = labels
         self.ranks: dict[str, Any] = {}

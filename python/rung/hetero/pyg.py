@@ -19,7 +19,7 @@ from torch_geometric.sampler import HeteroSamplerOutput
 from ..dataset import Dataset
 from ..errors import NotSupportedError
 from ..store import Store
-from .description import EdgeType
+from .description import EdgeType, Types
 from .sampler import TypedSampler
 from .store import TypedStore
 
@@ -72,6 +72,10 @@ class GraphStore(PygGraphStore):   # type: ignore[misc]
         store: a `rung.TypedStore`, or a `rung.Dataset` of a typed data set
     """
 
+    _path: str
+    _types: Types
+    _edges: dict[EdgeType, tuple[Any, Any]]
+
     def __init__(self, store: TypedStore | Dataset) -> None:
         super().__init__()
         attributes: Any = self.__dict__   # GraphStore overrides __setattr__
@@ -113,8 +117,7 @@ class GraphStore(PygGraphStore):   # type: ignore[misc]
             return None
         if edge_attr.edge_type not in self._edges:
             self._edges[edge_attr.edge_type] = self._load(edge_attr.edge_type)
-        found: tuple[Any, Any] = self._edges[edge_attr.edge_type]
-        return found
+        return self._edges[edge_attr.edge_type]
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         return [EdgeAttr(edge_type=found.edge_type,

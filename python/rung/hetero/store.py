@@ -44,8 +44,8 @@ class TypedStore:
         seed_type: name of the type of the seeds
     """
 
-    gpu = -1
-    device = "cpu"
+    gpu: int = -1
+    device: str = "cpu"
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self._arguments = arguments

@@ -157,13 +157,15 @@ class Loader(Resumable, Generic[BatchT]):
         FormatError, ReadError, NoMemoryError, ClosedError: see `rung.Error`.
     """
 
-    def __new__(cls, store: Any = None, *_: Any, **__: Any) -> Any:
-        """Create a loader of typed batches for a `rung.TypedStore`."""
-        if hasattr(store, "relations"):
-            from ..hetero.loader import TypedLoader
+    if not TYPE_CHECKING:   # for type checkers the class is what its __init__() says
 
-            cls = TypedLoader
-        return super().__new__(cls)
+        def __new__(cls, store=None, *_, **__):
+            """Create a loader of typed batches for a `rung.TypedStore`."""
+            if hasattr(store, "relations"):
+                from ..hetero.loader import TypedLoader
+
+                cls = TypedLoader
+            return super().__new__(cls)
 
     @overload
     def __init__(self: Loader[Batch[torch.Tensor]], store: Store, seeds: Any = None, *,

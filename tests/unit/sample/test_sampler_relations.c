@@ -4,7 +4,7 @@
 #include "expect_error.h"
 #include "sample/sample.h"
 #include "sampler_fixture.h"
-#include "typed_fixture.h"
+#include "relations_fixture.h"
 
 #define DEGREE 40u
 

@@ -4,7 +4,7 @@
 #include "base/base.h"
 #include "sample/sample.h"
 #include "sampler_fixture.h"
-#include "typed_fixture.h"
+#include "relations_fixture.h"
 
 #define HOPS    3u
 #define SEEDS   20u

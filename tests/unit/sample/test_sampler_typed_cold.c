@@ -5,7 +5,7 @@
 #include "expect_error.h"
 #include "sample/sample.h"
 #include "sampler_fixture.h"
-#include "typed_fixture.h"
+#include "relations_fixture.h"
 
 #define HOPS  3u
 #define SEEDS 20u

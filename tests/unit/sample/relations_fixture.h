@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /** A graph of papers, authors and institutions, and a naive replay of typed batches. */
-#ifndef TYPED_FIXTURE_H
-#define TYPED_FIXTURE_H
+#ifndef RELATIONS_FIXTURE_H
+#define RELATIONS_FIXTURE_H
 
 #include "graphs.h"
 #include "rung/sampler.h"

@@ -261,16 +261,17 @@ RUNG_API void rung_plan_destroy(struct rung_plan *plan);
  */
 RUNG_API const struct rung_plan_tier *rung_plan_tier(const struct rung_plan *plan, unsigned idx);
 /**
- * The host budget of the plan, its staging slots, one set per features file, its cold-row cache,
- * and the device that will gather. Slots and cache are part of the budget.
+ * The host budget of the plan; slots and cache are part of it.
  *
- * @return memory of the plan, valid until rung_plan_destroy(); never NULL
- *
- * Threads: any, while no call changes the plan.
+ * @return memory of the plan, valid until rung_plan_destroy(); never NULL. Threads: any, while no
+ *         call changes the plan.
  */
 RUNG_API const struct rung_plan_bytes *rung_plan_bytes(const struct rung_plan *plan);
+/** The staging slots of the plan, one set per features file; else as rung_plan_bytes(). */
 RUNG_API const struct rung_plan_slots *rung_plan_slots(const struct rung_plan *plan);
+/** The cold-row cache of the plan; else as rung_plan_bytes(). */
 RUNG_API const struct rung_plan_cache *rung_plan_cache(const struct rung_plan *plan);
+/** The device that will gather; else as rung_plan_bytes(). */
 RUNG_API const struct rung_plan_device *rung_plan_device(const struct rung_plan *plan);
 
 /**

@@ -24,7 +24,7 @@ static void open_part(struct part *part, const char *folder)
 	size_t bytes;
 
 	snprintf(path, sizeof(path), "%s/%s", out, folder);
-	*part = (struct part){ NULL };
+	*part = (struct part){ .ds = NULL };
 	cr_assert_eq(rung_dataset_open(path, &part->ds), 0, "%s", rung_last_error());
 	if (rung_dataset_info(part->ds)->has_maps) {
 		cr_assert_eq(rung_dataset_load_ids(part->ds, "vertex_of_rank", &count,

@@ -108,27 +108,23 @@ static inline int open_edges(const char *const *specs, size_t spec_count,
 
 #define DEFAULTS (struct rung_edges_opts) RUNG_EDGES_OPTS_INIT
 
-/* Passes over the files must equal the graph that rung_graph_load() builds from them. @return the
- * chunks seen */
-static inline struct seen assert_equals_load(const char *const *specs, size_t spec_count,
-                                             struct rung_edges_opts opts)
+/* Passes over the files must equal a graph in memory. @return the chunks seen */
+static inline struct seen assert_passes_equal(const struct rung_csc *csc, const char *const *specs,
+                                              size_t spec_count, struct rung_edges_opts opts)
 {
 	struct rung_edges_info info = { .size = sizeof(info) };
-	struct rung_graph *graph;
 	struct rung_edges *edges;
 	struct seen seen;
 
-	opts.graph.specs = specs;
-	opts.graph.spec_count = spec_count;
-	cr_assert_eq(rung_graph_load(&opts.graph, &graph), 0, "%s", rung_last_error());
 	cr_assert_eq(open_edges(specs, spec_count, opts, &edges), 0, "%s", rung_last_error());
 	cr_assert_eq(rung_edges_info(edges, &info), 0);
-	cr_assert_eq(info.vertex_count, rung_graph_csc(graph)->vertex_count);
-	cr_assert_eq(info.edge_count, rung_graph_csc(graph)->edge_count);
+	cr_assert_eq(info.vertex_count, csc->vertex_count);
+	cr_assert_eq(info.source_count, csc->source_count);
+	cr_assert_eq(info.edge_count, csc->edge_count);
 	cr_assert_leq(info.memory_bytes,
 	              opts.memory_bytes ? opts.memory_bytes : UINT64_C(256) << 20);
 	for (int pass = 0; pass < 2; pass++) {
-		seen = (struct seen){ .csc = rung_graph_csc(graph),
+		seen = (struct seen){ .csc = csc,
 			              .edges_max = info.chunk_bytes / info.index_bytes };
 		cr_assert_eq(rung__edges_pass(edges, compare_chunk, &seen), 0, "%s",
 		             rung_last_error());
@@ -136,6 +132,21 @@ static inline struct seen assert_equals_load(const char *const *specs, size_t sp
 		cr_assert_eq(seen.edges, info.edge_count);
 	}
 	rung_edges_close(edges);
+	return seen;
+}
+
+/* Passes over the files must equal the graph that rung_graph_load() builds from them. @return the
+ * chunks seen */
+static inline struct seen assert_equals_load(const char *const *specs, size_t spec_count,
+                                             struct rung_edges_opts opts)
+{
+	struct rung_graph *graph;
+	struct seen seen;
+
+	opts.graph.specs = specs;
+	opts.graph.spec_count = spec_count;
+	cr_assert_eq(rung_graph_load(&opts.graph, &graph), 0, "%s", rung_last_error());
+	seen = assert_passes_equal(rung_graph_csc(graph), specs, spec_count, opts);
 	rung_graph_destroy(graph);
 	return seen;
 }

@@ -4,7 +4,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
-#include "edges_fixture.h"
+#include "relation_fixture.h"
 #include "rung/rank.h"
 
 TestSuite(edges_relabel, .init = make_folder, .fini = remove_folder);
@@ -117,6 +117,96 @@ static void assert_nothing_was_made(void)
 	}
 }
 
+/* The list of rank r is that of vertex_of_rank[r], and its entries are ranks of the sources. */
+static struct test_graph relabelled(const struct test_graph *graph, const uint32_t *vertex_of_rank,
+                                    const uint32_t *rank_of_source)
+{
+	const struct rung_csc *csc = &graph->csc;
+	uint64_t *sources = malloc(csc->edge_count * sizeof(*sources) + 1),
+		 *targets = malloc(csc->edge_count * sizeof(*targets) + 1), at = 0;
+
+	for (uint64_t r = 0; r < csc->vertex_count; r++) {
+		const uint64_t v = vertex_of_rank[r];
+
+		for (uint64_t e = csc->indptr[v]; e < csc->indptr[v + 1]; e++) {
+			sources[at] = rank_of_source[((const uint32_t *)csc->indices)[e]];
+			targets[at++] = r;
+		}
+	}
+	return of_edges(csc->source_count, csc->vertex_count, at, sources, targets);
+}
+
+/* Two files without names must be .npy whose arrays begin at byte 4096. Closes them. */
+static void assert_temp_files(const int fds[2], const struct test_graph *naive)
+{
+	const struct rung_csc *csc = &naive->csc;
+	const void *const arrays[] = { csc->indptr, csc->indices };
+	const size_t bytes[] = { (csc->vertex_count + 1) * sizeof(*csc->indptr),
+		                 csc->edge_count * csc->index_bytes };
+
+	for (int i = 0; i < 2; i++) {
+		char *there = malloc(bytes[i] + 1);
+
+		cr_assert_eq(pread(fds[i], there, bytes[i] + 1, 4096), (ssize_t)bytes[i]);
+		cr_assert_arr_eq(there, arrays[i], bytes[i]);
+		cr_assert_eq(close(fds[i]), 0);
+		free(there);
+	}
+}
+
+/* Relabelling with the maps of both types, in memory, in files and in files without names. */
+static void assert_relabels_two_types(struct test_graph graph, uint64_t chunk_bytes)
+{
+	const struct rung_csc *csc = &graph.csc;
+	const char *spec = columns_spec("csc", &graph, 0, "i64", "i32");
+	struct rung_edges_opts opts = opts_of(csc, false);
+	struct rung__relabel_opts with = relabel_opts();
+	uint64_t *indptr = malloc((csc->vertex_count + 1) * sizeof(*indptr));
+	uint32_t *indices = malloc(csc->edge_count * sizeof(*indices) + 1), *vertex_of_rank,
+		 *rank_of_source, *unused[2];
+	struct rung_edges *edges;
+	struct test_graph naive;
+	int fds[2];
+
+	make_maps(csc->vertex_count, &vertex_of_rank, &unused[0]);
+	make_maps(csc->source_count, &unused[1], &rank_of_source);
+	naive = relabelled(&graph, vertex_of_rank, rank_of_source);
+	opts.chunk_bytes = chunk_bytes;
+	cr_assert_eq(open_edges(&spec, 1, opts, &edges), 0, "%s", rung_last_error());
+	for (with.threads = 1; with.threads <= 3; with.threads += 2) {
+		cr_assert_eq(rung__graph_relabel(csc, vertex_of_rank, rank_of_source, with.threads,
+		                                 indptr, indices),
+		             0);
+		cr_assert_arr_eq(indptr, naive.indptr, (csc->vertex_count + 1) * sizeof(*indptr));
+		cr_assert_arr_eq(indices, naive.indices, csc->edge_count * sizeof(*indices));
+		cr_assert_eq(relabel(edges, vertex_of_rank, rank_of_source, &with), 0, "%s",
+		             rung_last_error());
+		assert_file(4, naive.indptr, (csc->vertex_count + 1) * sizeof(*indptr));
+		assert_file(5, naive.indices, csc->edge_count * sizeof(*indices));
+		cr_assert_eq(
+			rung__edges_relabel_temp(edges, vertex_of_rank, rank_of_source, &with, fds),
+			0, "%s", rung_last_error());
+		assert_temp_files(fds, &naive);
+	}
+	rung_edges_close(edges);
+	free(indptr);
+	free(indices);
+	free(vertex_of_rank);
+	free(rank_of_source);
+	free(unused[0]);
+	free(unused[1]);
+	test_graph_fini(&naive);
+	test_graph_fini(&graph);
+}
+
+Test(edges_relabel, two_types_are_relabelled_with_a_map_each)
+{
+	assert_relabels_two_types(relation_random(9000, 700, 40000), 4096); /* lists are split */
+	assert_relabels_two_types(relation_random(60, 20000, 90000), 32768);
+	assert_relabels_two_types(relation_random(1, 5000, 8000), 0);
+	assert_relabels_two_types(relation_random(5000, 1, 8000), 0);
+}
+
 Test(edges_relabel, a_failed_relabelling_leaves_no_files)
 {
 	struct test_graph graph = test_graph_random(20000, 90000, 3, 4);
@@ -171,5 +261,93 @@ Test(edges_relabel, a_failed_relabelling_leaves_no_files)
 	rung_edges_close(edges);
 	free(vertex_of_rank);
 	free(rank_of_vertex);
+	test_graph_fini(&graph);
+}
+
+/* An id that the other type has, but not this one. */
+static void assert_map_is_refused(struct rung_edges *edges, const struct rung_csc *csc,
+                                  const uint32_t *vertex_of_rank, const uint32_t *rank_of_source,
+                                  const char *words)
+{
+	const struct rung__relabel_opts with = relabel_opts();
+	const int fds = support_open_descriptors();
+	uint64_t *indptr = malloc((csc->vertex_count + 1) * sizeof(*indptr));
+	uint32_t *indices = malloc(csc->edge_count * sizeof(*indices));
+	int fds_out[2];
+
+	assert_error(rung__graph_relabel(csc, vertex_of_rank, rank_of_source, 1, indptr, indices),
+	             RUNG_E_FORMAT, words);
+	assert_error(relabel(edges, vertex_of_rank, rank_of_source, &with), RUNG_E_FORMAT, words);
+	assert_error(
+		rung__edges_relabel_temp(edges, vertex_of_rank, rank_of_source, &with, fds_out),
+		RUNG_E_FORMAT, words);
+	assert_nothing_was_made();
+	cr_assert_eq(support_open_descriptors(), fds);
+	free(indptr);
+	free(indices);
+}
+
+Test(edges_relabel, ids_that_a_type_does_not_have_are_refused_in_its_map)
+{
+	for (int more_targets = 0; more_targets < 2; more_targets++) {
+		struct test_graph graph = more_targets ? relation_random(60, 900, 5000)
+		                                       : relation_random(900, 60, 5000);
+		const char *spec = columns_spec("csc", &graph, 0, "i64", "i32");
+		uint32_t *vertex_of_rank, *rank_of_source, *unused[2], kept;
+		struct rung_edges *edges;
+
+		make_maps(graph.csc.vertex_count, &vertex_of_rank, &unused[0]);
+		make_maps(graph.csc.source_count, &unused[1], &rank_of_source);
+		cr_assert_eq(open_edges(&spec, 1, opts_of(&graph.csc, false), &edges), 0);
+		kept = vertex_of_rank[7];
+		vertex_of_rank[7] = more_targets ? 900 : 60;
+		assert_map_is_refused(edges, &graph.csc, vertex_of_rank, rank_of_source,
+		                      more_targets ? "vertex_of_rank[7] is 900, not below 900"
+		                                   : "vertex_of_rank[7] is 60, not below 60");
+		vertex_of_rank[7] = kept;
+		rank_of_source[3] = more_targets ? 60 : 900;
+		assert_map_is_refused(edges, &graph.csc, vertex_of_rank, rank_of_source,
+		                      more_targets ? "rank_of_vertex[3] is 60, not below 60"
+		                                   : "rank_of_vertex[3] is 900, not below 900");
+		rung_edges_close(edges);
+		free(vertex_of_rank);
+		free(rank_of_source);
+		free(unused[0]);
+		free(unused[1]);
+		test_graph_fini(&graph);
+	}
+}
+
+Test(edges_relabel, nothing_leaks_if_two_types_are_relabelled_without_memory)
+{
+	struct test_graph graph = relation_random(90, 60, 500);
+	const char *spec = columns_spec("csc", &graph, 0, "i64", "i32");
+	const struct rung__relabel_opts with = relabel_opts();
+	uint32_t *vertex_of_rank, *rank_of_source, *unused[2];
+	struct rung_edges *edges;
+	int64_t allowed = 0;
+	int rc, fds;
+
+	make_maps(60, &vertex_of_rank, &unused[0]);
+	make_maps(90, &unused[1], &rank_of_source);
+	cr_assert_eq(open_edges(&spec, 1, opts_of(&graph.csc, false), &edges), 0);
+	fds = support_open_descriptors();
+	do {
+		rung__alloc_limit(allowed++);
+		rc = relabel(edges, vertex_of_rank, rank_of_source, &with);
+		rung__alloc_limit(-1);
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%s", rung_last_error());
+		cr_assert_eq(support_open_descriptors(), fds);
+		if (rc < 0)
+			assert_nothing_was_made();
+	} while (rc < 0);
+	cr_assert_gt(allowed, 15);
+	remove_output(4);
+	remove_output(5);
+	rung_edges_close(edges);
+	free(vertex_of_rank);
+	free(rank_of_source);
+	free(unused[0]);
+	free(unused[1]);
 	test_graph_fini(&graph);
 }

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..dataset import LazyArray
-from ..dtypes import BY_NAME
+from ..dtypes import BY_NAME, tensor_of
 from ..sampling.batch import Block, as_kind, block_of
 from .description import EdgeType, Types
 
@@ -130,7 +130,6 @@ def hetero_data(batch: TypedBatch, labels: dict[str, LazyArray], input_id: Any) 
         labels: by type with labels: those of all vertices, in the order of the ranks
         input_id: positions of the seeds in the list that the loader was given
     """
-    import torch
     from torch_geometric.data import HeteroData
 
     data = HeteroData()
@@ -141,7 +140,7 @@ def hetero_data(batch: TypedBatch, labels: dict[str, LazyArray], input_id: Any) 
         if kind in batch.features:
             storage.x = batch.features[kind]
         if kind in labels:
-            storage.y = torch.from_numpy(labels[kind].get()[ranks.numpy()])
+            storage.y = tensor_of(labels[kind].get()[ranks.numpy()], "labels")
         counts = batch.counts[kind]
         storage.num_sampled_nodes = [counts[0], *(b - a for a, b in pairwise(counts))]
     seeds = data[batch.seed_type]

@@ -17,9 +17,10 @@ from torch_geometric.data.graph_store import EdgeLayout
 from torch_geometric.sampler import HeteroSamplerOutput
 
 from ..dataset import Dataset
+from ..dtypes import tensor_of
 from ..errors import NotSupportedError
 from ..store import Store
-from .description import EdgeType, Types
+from .description import EdgeType, Relation, Types
 from .sampler import TypedSampler
 from .store import TypedStore
 
@@ -40,10 +41,10 @@ def tensors_of(store: TypedStore) -> tuple[dict[Any, Store], dict[Any, Any]]:
                 continue
             rank_of_vertex = part.array("rank_of_vertex")
             if part.has_labels:
-                tensors[name, "y"] = torch.from_numpy(part.array("labels")[rank_of_vertex])
+                tensors[name, "y"] = tensor_of(part.array("labels")[rank_of_vertex], "labels")
             for array in part.arrays:
                 rows = part.array("features_" + array)[rank_of_vertex]
-                tensors[name, array] = torch.from_numpy(rows)
+                tensors[name, array] = tensor_of(rows, array)
     return stores, tensors
 
 
@@ -64,9 +65,10 @@ class GraphStore(PygGraphStore):   # type: ignore[misc]
     It serves PyG's samplers, which hold the whole graph in memory: 8 bytes per vertex and 8 per
     edge, and 8 more per edge of relations with edge rows. `rung.Loader` needs none of it.
 
-    Relations have the layout CSC. Those with edge rows have COO in the order of the edges' numbers,
-    so that the ids that PyG's samplers give to edges are these numbers, and find the rows
-    ("edge_attr" of `rung.FeatureStore`).
+    Relations are listed in the layout CSC. Those with edge rows are listed in COO, in the order of
+    the edges' numbers, so that the ids that PyG's samplers give to edges are these numbers, and
+    find the rows ("edge_attr" of `rung.FeatureStore`). `get_edge_index()` returns either layout of
+    every relation; positions in CSC are not numbers of edges.
 
     Args:
         store: a `rung.TypedStore`, or a `rung.Dataset` of a typed data set
@@ -74,7 +76,7 @@ class GraphStore(PygGraphStore):   # type: ignore[misc]
 
     _path: str
     _types: Types
-    _edges: dict[EdgeType, tuple[Any, Any]]
+    _edges: dict[tuple[EdgeType, EdgeLayout], tuple[Any, Any]]
 
     def __init__(self, store: TypedStore | Dataset) -> None:
         super().__init__()
@@ -90,34 +92,37 @@ class GraphStore(PygGraphStore):   # type: ignore[misc]
         with Dataset(os.path.join(self._path, folder)) as part:
             return part.array(name)
 
-    def _load(self, edge_type: EdgeType) -> tuple[Any, Any]:
-        found = next(each for each in self._types.relations if each.edge_type == edge_type)
-        source, target = self._types.vertex[found.source], self._types.vertex[found.target]
-        with Dataset(os.path.join(self._path, found.folder)) as part:
+    def _load(self, relation: Relation, layout: EdgeLayout) -> tuple[Any, Any]:
+        source, target = self._types.vertex[relation.source], self._types.vertex[relation.target]
+        with Dataset(os.path.join(self._path, relation.folder)) as part:
             graph = part.graph()
             vertex_of_source = self._array(source.folder, "vertex_of_rank").astype(np.int64)
             sources = vertex_of_source[graph.indices]
             counts = np.diff(graph.indptr)
-            if found.rows_folder:
-                edges = self._array(found.rows_folder, "vertex_of_rank")
+            if layout == EdgeLayout.COO and relation.rows_folder:
+                edges = self._array(relation.rows_folder, "vertex_of_rank")
                 vertex_of_target = self._array(target.folder, "vertex_of_rank").astype(np.int64)
                 row, col = np.empty(len(sources), np.int64), np.empty(len(sources), np.int64)
                 row[edges], col[edges] = sources, np.repeat(vertex_of_target, counts)
                 return torch.from_numpy(row), torch.from_numpy(col)
             ranks = self._array(target.folder, "rank_of_vertex")
+            counts = counts[ranks]
             colptr = np.zeros(len(ranks) + 1, np.int64)
-            np.cumsum(counts[ranks], out=colptr[1:])
-            at = np.repeat(graph.indptr[:-1][ranks] - colptr[:-1], counts[ranks])
-            return (torch.from_numpy(sources[at + np.arange(len(sources))]),
-                    torch.from_numpy(colptr))
+            np.cumsum(counts, out=colptr[1:])
+            at = np.repeat(graph.indptr[:-1][ranks] - colptr[:-1], counts)
+            row = sources[at + np.arange(len(sources))]
+            found = np.repeat(np.arange(len(ranks)), counts) if layout == EdgeLayout.COO else colptr
+            return torch.from_numpy(row), torch.from_numpy(found)
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Any, Any] | None:
-        layouts = {each.edge_type: each.layout for each in self.get_all_edge_attrs()}
-        if layouts.get(edge_attr.edge_type) != edge_attr.layout:
+        relation = next((found for found in self._types.relations
+                         if found.edge_type == edge_attr.edge_type), None)
+        if relation is None or edge_attr.layout == EdgeLayout.CSR:
             return None
-        if edge_attr.edge_type not in self._edges:
-            self._edges[edge_attr.edge_type] = self._load(edge_attr.edge_type)
-        return self._edges[edge_attr.edge_type]
+        key = edge_attr.edge_type, edge_attr.layout
+        if key not in self._edges:
+            self._edges[key] = self._load(relation, edge_attr.layout)
+        return self._edges[key]
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         return [EdgeAttr(edge_type=found.edge_type,

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from ctypes import byref, c_uint64, c_void_p, cast
-from typing import Any
+from typing import Any, NoReturn
 
 from .._library import DRAWS, UINT32_MAX, c, check, lib
 from ..arrays import Array
@@ -21,7 +21,15 @@ from ..sampling.batch import as_kind
 from ..sampling.division import Division
 from ..sampling.loader import Loader, _Lent
 from ..sampling.position import Resumable
-from ..sizes import SEED_MAX, choice, fanout_array, optional_module, whole_number
+from ..sizes import (
+    SEED_MAX,
+    choice,
+    fanout_array,
+    optional_module,
+    relation_fanouts,
+    whole_number,
+)
+from ..store import Store
 from .batch import TypedBatch, hetero_data, take_sample
 from .description import EdgeType, Types
 from .store import TypedStore, relation_structs
@@ -37,32 +45,32 @@ def drawn_fanouts(types: Types, fanouts: Fanouts | None) -> list[Any]:
             as staged
 
     Raises:
-        InvalidError: a key that is not a relation, or lists of different lengths.
+        InvalidError: a key that is not a relation, no hops, or lists of different lengths.
     """
     if fanouts is None:
-        return [_array(relation.fanouts) for relation in types.relations]
+        return [relation_fanouts(relation.fanouts) for relation in types.relations]
     if not isinstance(fanouts, Mapping):
-        return [fanout_array(fanouts) for _ in types.relations]
+        drawn = fanout_array(fanouts)
+        return [drawn for _ in types.relations] if len(drawn) else _no_hops()
     known = {relation.edge_type for relation in types.relations}
     for key in fanouts:
         if key not in known:
             raise InvalidError(f"fanouts: {key!r} is not a relation; use "
                                f"{', '.join(map(str, sorted(known)))}")
-    hops = {len(found) for found in fanouts.values()}
-    if len(hops) != 1:
+    given = {key: relation_fanouts(drawn) for key, drawn in fanouts.items()}
+    hops = {len(drawn) for drawn in given.values()}
+    if len(hops) > 1:
         raise InvalidError("fanouts: relations have different numbers of hops; use one number for "
                            "each hop, 0 to draw nothing")
-    nothing = [0] * hops.pop()
-    return [_array(fanouts.get(relation.edge_type, nothing)) for relation in types.relations]
+    if not any(hops):
+        _no_hops()
+    nothing = relation_fanouts([0] * hops.pop())
+    return [given.get(relation.edge_type, nothing) for relation in types.relations]
 
 
-def _array(fanouts: Sequence[int]) -> Any:
-    """Return fanouts as an array of uint32; 0 is allowed, unlike in `fanout_array()`."""
-    found = fanout_array([fanout or 1 for fanout in fanouts])
-    for hop, fanout in enumerate(fanouts):
-        if fanout == 0:
-            found[hop] = 0
-    return found
+def _no_hops() -> NoReturn:
+    raise InvalidError("fanouts: no hops to sample; use rung.Loader(store[type], fanouts=()) for "
+                       "rows without edges")
 
 
 class TypedSampling:
@@ -135,8 +143,8 @@ class TypedLoader(Loader[Any]):
         self._kind = arrays or ("torch" if self._hetero or "torch" in sys.modules else "numpy")
         self._tqdm = optional_module("tqdm", "progress=True", "progress").tqdm if progress else None
         self._typed: TypedStore = store
-        # the store whose shape and device the untyped loader asks for: that of the first table
-        self.store = next(iter(store._stores.values()))
+        # the store whose shape and device the untyped loader asks for
+        self.store = _first_store(store)
         Resumable.__init__(self, Division(seed, shuffle, drop_last, rank, world_size))
         self.seed = self._division.seed
         self._pid = os.getpid()
@@ -246,6 +254,15 @@ class TypedLoader(Loader[Any]):
     def __repr__(self) -> str:
         return (f"rung.Loader({self._typed.path!r}): {len(self)} batches of {self.batch_size} "
                 f"seeds of {self._typed.seed_type}, {len(self._sampling.fanouts)} relations")
+
+
+def _first_store(store: TypedStore) -> Store:
+    """Return the store of the type of the seeds, or else of the first type with rows."""
+    for name in (store.seed_type, *store.types):
+        if name in store:
+            return store[name]
+    raise NotSupportedError(f"{store.path}: no type has features; use rung.pyg.Sampler for batches "
+                            "without rows")
 
 
 def _of_type(given: Any, seed_type: str, name: str) -> Any:

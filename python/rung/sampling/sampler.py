@@ -15,7 +15,7 @@ from .._library import DRAWS, UINT32_MAX, c, check, lib
 from ..arrays import Array
 from ..dataset import Dataset, Graph, LazyArray
 from ..dtypes import BY_NAME
-from ..errors import InvalidError
+from ..errors import InvalidError, NotSupportedError
 from ..forks import watch
 from ..owned import Owned
 from ..sizes import SEED_MAX, choice, fanout_array, optional_module, whole_number
@@ -74,6 +74,7 @@ class NeighborSampler:
 
     Raises:
         InvalidError: an argument is invalid, the data set has no edges, or the store no structure.
+        NotSupportedError: the graph has types.
         FormatError, RangeError, ReadError, NoMemoryError, ClosedError: as `Dataset.graph()`.
     """
 
@@ -81,6 +82,9 @@ class NeighborSampler:
                  draws: str | None = None, seed: int = 0, threads: int = 0,
                  num_neighbors: Sequence[int] | None = None):
         fanouts = one_name("fanouts", fanouts, "num_neighbors", num_neighbors)
+        if getattr(dataset, "types", None) is not None:   # of a rung.TypedStore, too
+            raise NotSupportedError(f"{dataset.path}: the graph has types; use rung.Loader or "
+                                    "rung.pyg.Sampler, with the store of rung.open()")
         if not isinstance(dataset, (Dataset, Store)):
             raise InvalidError(f"dataset: has type {type(dataset).__name__}; use a rung.Dataset or "
                                "a rung.Store")

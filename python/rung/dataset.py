@@ -118,6 +118,7 @@ class Dataset:
         has_labels: bool
         types: the types and relations of a typed data set (`rung.hetero.Types`), each with a folder
             below `path` that is a data set; such a data set has no rows itself. None: not typed
+        seed_type: name of the type of the seeds
 
     Raises:
         NotFoundError: the folder does not exist, or staging has not finished.
@@ -163,6 +164,8 @@ class Dataset:
         if self.types is not None:
             self.vertex_types = tuple(kind.name for kind in self.types.vertex)
             self.relations = tuple(relation.edge_type for relation in self.types.relations)
+            vertex_type = self.vertex_types[self.types.seed_type]
+        self.seed_type: str = vertex_type
 
     def _need_edges(self) -> None:
         """Raise InvalidError if the data set has no edges."""

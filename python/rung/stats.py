@@ -227,6 +227,11 @@ def read_structure_stats(memory: Owned) -> Stats | None:
     structure = structure_of(memory)
     if structure is None:
         return None
+    return read_lists_stats(structure)
+
+
+def read_lists_stats(structure: Owned | int) -> Stats:
+    """Return the statistics of lists, of a store or of a relation."""
     found = c.rung_store_stats()
     check(lib.rung_structure_stats(structure, byref(found)))
     return _stats_of(found)

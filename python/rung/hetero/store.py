@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 from .._library import c, check, lib
 from ..dataset import Dataset
 from ..errors import ClosedError, ForkError, InvalidError, NotSupportedError
-from ..forks import watch
+from ..forks import Calls, watch
 from ..owned import Owned, Running, statuses
 from ..sizes import plan_opts, store_opts
-from ..stats import Stats
+from ..stats import Stats, read_lists_stats
 from ..store import Store
 from .description import EdgeType, Relation, Types
 from .tables import divide_tables
@@ -61,6 +61,8 @@ class TypedStore:
         self._stores: dict[str, Store] = {}   # by folder
         self._lists: dict[str, Owned] = {}
         self._closed = False
+        self._calls = Calls()   # that read lists; close() waits for them
+        self._close_later = False   # a signal handler called close() inside one of them
         self._pid = os.getpid()
         watch(self)
         try:
@@ -118,6 +120,7 @@ class TypedStore:
                             "child; open the data set there")
 
     def _forked(self) -> None:
+        self._calls = Calls()
         for memory in self._lists.values():
             memory.forget()
 
@@ -167,14 +170,30 @@ class TypedStore:
         return Dataset(os.path.join(self.path, self._types.vertex[index].folder))
 
     def stats(self) -> dict[str, Stats]:
-        """Return the statistics of each store, by the name of its folder."""
-        return {name: store.stats() for name, store in self._stores.items()}
+        """Return the counters of each table of rows and of each list, by the name of its folder.
+
+        Those of lists count blocks, as `Store.structure_stats()` does.
+        """
+        try:
+            with self._calls.lock():
+                self._check_open()
+                found = {name: store.stats() for name, store in self._stores.items()}
+                found.update({name: read_lists_stats(memory)
+                              for name, memory in self._lists.items()})
+                return found
+        finally:
+            if self._close_later:
+                self.close()
 
     # ---- life ----
 
     def close(self) -> None:
         """Close all stores and lists. Loaders that were created from them must be gone."""
+        if self._calls.inside():
+            self._close_later = True
+            return
         self._closed = True
+        self._calls.wait()
         for store in self._stores.values():
             store.close()
         for memory in self._lists.values():

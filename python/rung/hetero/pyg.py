@@ -29,7 +29,8 @@ def tensors_of(store: TypedStore) -> tuple[dict[Any, Store], dict[Any, Any]]:
     """Return the stores of a typed store, and the small arrays, by (type or relation, name).
 
     Rows are "x" of types and "edge_attr" of relations, whose index is the number of the edge;
-    labels are "y", and further arrays have their names. These are read into memory.
+    labels are "y", and further arrays have their names. These are read into memory. Types that have
+    none of these have "n_id", the vertices themselves: PyG's samplers know only types with tensors.
     """
     stores: dict[Any, Store] = {(name, "x"): store[name] for name in store.types if name in store}
     stores.update({(relation, "edge_attr"): store[relation] for relation in store.relations
@@ -38,6 +39,8 @@ def tensors_of(store: TypedStore) -> tuple[dict[Any, Store], dict[Any, Any]]:
     for name in store.types:
         with store.part(name) as part:
             if not part.has_labels and not part.arrays:
+                if name not in store:
+                    tensors[name, "n_id"] = torch.arange(part.vertex_count)
                 continue
             rank_of_vertex = part.array("rank_of_vertex")
             if part.has_labels:

@@ -228,6 +228,18 @@ def test_ids_that_pyg_gives_to_edges_are_their_numbers(staged):
                            torch.stack([rows[relation], col]))
 
 
+def test_pyg_knows_types_that_have_no_tensors(staged):
+    """PyG's samplers take the types from the attributes of the feature store alone."""
+    _, path = staged
+    with rung.open(path) as store:
+        features = rung.FeatureStore(store)
+        groups = {attr.group_name for attr in features.get_all_tensor_attrs()}
+        assert set(COUNTS) <= groups
+        index = torch.tensor([4, 0])
+        assert torch.equal(features["venue", "n_id", index], index)
+        assert features.get_tensor_size(group_name="paper", attr_name="n_id") is None
+
+
 # ---- counters and errors ----
 
 def test_every_table_and_list_has_counters(staged):

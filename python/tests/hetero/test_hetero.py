@@ -89,7 +89,7 @@ def test_tables_are_those_of_the_source(staged):
                 store["paper", "writes", "author"]
 
 
-def check_batch(batch, data):
+def check_batch(batch, data, counts=True):
     """Rows belong to vertices, edges are edges of the source, and edge rows those of the edges."""
     for kind in ("paper", "author"):
         assert torch.equal(batch[kind].x, data[kind].x[batch[kind].n_id])
@@ -105,8 +105,9 @@ def check_batch(batch, data):
             assert torch.equal(batch[relation].edge_attr,
                                data[relation].edge_attr[batch[relation].e_id])
             assert len(batch[relation].e_id.unique()) == len(batch[relation].e_id)
-        assert sum(batch[relation].num_sampled_edges) == got.shape[1]
-    for kind in ("paper", "author", "venue"):
+        if counts:
+            assert sum(batch[relation].num_sampled_edges) == got.shape[1]
+    for kind in ("paper", "author", "venue") if counts else ():
         assert sum(batch[kind].num_sampled_nodes) == len(batch[kind].n_id)
 
 
@@ -220,7 +221,8 @@ def test_pygs_neighbor_loader_gets_rows_of_vertices_and_edges(staged):
                                 input_nodes=("paper", torch.arange(0, PAPERS, 5)),
                                 transform=features.with_edge_rows, filter_per_worker=False)
         for batch in loader:
-            check_batch(batch, data)
+            check_batch(batch, data, counts=WITH_PYG_LIB)   # torch-sparse does not count
+            assert batch[WRITES].num_edges > 0 and batch["venue"].num_nodes > 0
         del loader, batch
 
 

@@ -169,6 +169,7 @@ static void start(struct expected *ex)
 /* Place the minima and sizes in arrays that are not in use until the first hop is complete. */
 static void start_signatures(struct expected_type *type, int threads)
 {
+	(void)threads; /* without OpenMP */
 	type->minima[0] = type->signatures;
 	type->minima[1] = (uint32_t *)(void *)type->present[1];
 	type->drawers = type->score;

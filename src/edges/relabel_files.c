@@ -170,12 +170,12 @@ static int invert(const struct rung_edges_info *info, const void *vertex_of_rank
                   const void *rank_of_source, struct rank_maps *maps)
 {
 	const unsigned index_bytes = info->index_bytes;
-	int rc = rung__ids_check(vertex_of_rank, info->vertex_count, info->vertex_count,
-	                         index_bytes, "vertex_of_rank");
+	int rc = rung__permutation_check(vertex_of_rank, info->vertex_count, index_bytes,
+	                                 "vertex_of_rank");
 
 	if (rc == 0)
-		rc = rung__ids_check(rank_of_source, info->source_count, info->source_count,
-		                     index_bytes, "rank_of_vertex");
+		rc = rung__permutation_check(rank_of_source, info->source_count, index_bytes,
+		                             "rank_of_vertex");
 	if (rc < 0)
 		return rc;
 	maps->inverse = rung__malloc_array(info->vertex_count, index_bytes);

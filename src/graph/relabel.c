@@ -65,18 +65,35 @@ int rung__maps_check(const void *vertex_of_rank, const void *rank_of_vertex, uin
 		rank, v, v, rung__id_get(rank_of_vertex, index_bytes, v));
 }
 
-int rung__ids_check(const void *ids, uint64_t count, uint64_t limit, unsigned index_bytes,
-                    const char *name)
+int rung__permutation_check(const void *ids, uint64_t count, unsigned index_bytes, const char *name)
 {
-	for (uint64_t i = 0; i < count; i++) {
-		if (rung__id_get(ids, index_bytes, i) >= limit)
-			return rung__fail(RUNG_E_FORMAT,
-			                  "relabel: %s[%" PRIu64 "] is %" PRIu64
-			                  ", not below %" PRIu64
-			                  "; create the maps with rung_rank_order()",
-			                  name, i, rung__id_get(ids, index_bytes, i), limit);
+	uint64_t *seen = rung__zalloc_array(count / 64 + 1, sizeof(*seen));
+	int rc = 0;
+
+	if (!seen)
+		return rung__fail(RUNG_E_NOMEM,
+		                  "relabel: no memory to check the %" PRIu64 " entries of %s",
+		                  count, name);
+	for (uint64_t i = 0; i < count && rc == 0; i++) {
+		const uint64_t id = rung__id_get(ids, index_bytes, i);
+
+		if (id >= count)
+			rc = rung__fail(RUNG_E_FORMAT,
+			                "relabel: %s[%" PRIu64 "] is %" PRIu64
+			                ", not below %" PRIu64
+			                "; create the maps with rung_rank_order()",
+			                name, i, id, count);
+		else if (seen[id / 64] >> id % 64 & 1)
+			rc = rung__fail(RUNG_E_FORMAT,
+			                "relabel: %s[%" PRIu64 "] is %" PRIu64
+			                ", as an entry before it; create the maps with "
+			                "rung_rank_order()",
+			                name, i, id);
+		else
+			seen[id / 64] |= UINT64_C(1) << id % 64;
 	}
-	return 0;
+	rung__free(seen);
+	return rc;
 }
 
 /* Add the lengths of the lists of ranks [begin, end) to `sum`, and store each intermediate sum in
@@ -169,15 +186,14 @@ int rung__graph_relabel(const struct rung_csc *csc, const void *vertex_of_rank,
 		                   csc->index_bytes };
 	const int thread_count = rung__threads(threads);
 	int rc = csc->source_count
-	                 ? rung__ids_check(vertex_of_rank, csc->vertex_count, csc->vertex_count,
-	                                   csc->index_bytes, "vertex_of_rank")
+	                 ? rung__permutation_check(vertex_of_rank, csc->vertex_count,
+	                                           csc->index_bytes, "vertex_of_rank")
 	                 : rung__maps_check(vertex_of_rank, rank_of_vertex, csc->vertex_count,
 	                                    csc->index_bytes, thread_count);
 
 	if (rc == 0 && csc->source_count)
-		rc = rung__ids_check(rank_of_vertex, csc->source_count, csc->source_count,
-		                     csc->index_bytes, "rank_of_vertex");
-
+		rc = rung__permutation_check(rank_of_vertex, csc->source_count, csc->index_bytes,
+		                             "rank_of_vertex");
 	if (rc < 0)
 		return rc;
 	fill_indptr(csc, vertex_of_rank, thread_count, indptr_out);

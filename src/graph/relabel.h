@@ -55,16 +55,18 @@ int rung__edges_relabel(struct rung_edges *edges, const void *vertex_of_rank,
  * @param threads         0: OpenMP's default; the result does not depend on it
  * @param indptr_out      [vertex_count + 1] written
  * @param indices_out     [edge_count] of csc->index_bytes written; must not overlap the input
- * @return 0, or RUNG_E_FORMAT if the two maps are not each other's inverse (the message has the
- *         entry)
+ * @return 0; RUNG_E_FORMAT if the two maps are not each other's inverse or, with a source_count,
+ *         one is not a permutation (the message has the entry); RUNG_E_NOMEM
  */
 int rung__graph_relabel(const struct rung_csc *csc, const void *vertex_of_rank,
                         const void *rank_of_vertex, uint32_t threads, uint64_t *indptr_out,
                         void *indices_out);
 
-/** Check that all ids are below a limit. @return 0, RUNG_E_FORMAT (the message has the entry) */
-int rung__ids_check(const void *ids, uint64_t count, uint64_t limit, unsigned index_bytes,
-                    const char *name);
+/** Check that the ids are 0 .. count-1 in any order: a repeated one would make the lists of the
+ * result longer than those of the graph. @return 0, RUNG_E_FORMAT (the message has the entry),
+ * RUNG_E_NOMEM (count / 8 bytes are needed) */
+int rung__permutation_check(const void *ids, uint64_t count, unsigned index_bytes,
+                            const char *name);
 
 /** Check that two maps are each other's inverse. @return 0, RUNG_E_FORMAT (the message has the
  * entry) */

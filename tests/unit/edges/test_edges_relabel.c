@@ -264,7 +264,6 @@ Test(edges_relabel, a_failed_relabelling_leaves_no_files)
 	test_graph_fini(&graph);
 }
 
-/* An id that the other type has, but not this one. */
 static void assert_map_is_refused(struct rung_edges *edges, const struct rung_csc *csc,
                                   const uint32_t *vertex_of_rank, const uint32_t *rank_of_source,
                                   const char *words)
@@ -287,7 +286,8 @@ static void assert_map_is_refused(struct rung_edges *edges, const struct rung_cs
 	free(indices);
 }
 
-Test(edges_relabel, ids_that_a_type_does_not_have_are_refused_in_its_map)
+/* An id that the other type has but not this one, and an id twice: its list may be the longest. */
+Test(edges_relabel, maps_of_two_types_that_are_no_permutations_are_refused)
 {
 	for (int more_targets = 0; more_targets < 2; more_targets++) {
 		struct test_graph graph = more_targets ? relation_random(60, 900, 5000)
@@ -295,6 +295,7 @@ Test(edges_relabel, ids_that_a_type_does_not_have_are_refused_in_its_map)
 		const char *spec = columns_spec("csc", &graph, 0, "i64", "i32");
 		uint32_t *vertex_of_rank, *rank_of_source, *unused[2], kept;
 		struct rung_edges *edges;
+		char words[100];
 
 		make_maps(graph.csc.vertex_count, &vertex_of_rank, &unused[0]);
 		make_maps(graph.csc.source_count, &unused[1], &rank_of_source);
@@ -309,6 +310,14 @@ Test(edges_relabel, ids_that_a_type_does_not_have_are_refused_in_its_map)
 		assert_map_is_refused(edges, &graph.csc, vertex_of_rank, rank_of_source,
 		                      more_targets ? "rank_of_vertex[3] is 60, not below 60"
 		                                   : "rank_of_vertex[3] is 900, not below 900");
+		rank_of_source[3] = rank_of_source[0];
+		snprintf(words, sizeof(words), "rank_of_vertex[3] is %u, as an entry before it",
+		         rank_of_source[0]);
+		assert_map_is_refused(edges, &graph.csc, vertex_of_rank, rank_of_source, words);
+		vertex_of_rank[7] = vertex_of_rank[2];
+		snprintf(words, sizeof(words), "vertex_of_rank[7] is %u, as an entry before it",
+		         vertex_of_rank[2]);
+		assert_map_is_refused(edges, &graph.csc, vertex_of_rank, rank_of_source, words);
 		rung_edges_close(edges);
 		free(vertex_of_rank);
 		free(rank_of_source);

@@ -184,17 +184,10 @@ static int acquire(struct rung__fetch_run *fetch)
 			"remove the folder",
 			fetch->dir.partial_path);
 	}
-	rc = rung__journal_begin(journal, fetch->dir.fd);
-	if (rc == 0)
-		rc = rung__journal_add(journal, JOB " %s", fetch->origin.text);
+	rc = rung__journal_add(journal, JOB " %s", fetch->origin.text);
 	if (rc == 0)
 		rc = rung__journal_add(journal, RUNG__JOURNAL_RANKED " fetched");
-	if (rc == 0)
-		rc = rung__journal_commit(journal, fetch->dir.fd);
-	/* from here on the folder stays, with what has arrived */
-	if (rc == 0)
-		fetch->dir.keep = true;
-	return rc;
+	return rc < 0 ? rc : rung__stage_dir_keep(&fetch->dir, journal);
 }
 
 /* The result of a share records which dataset it is a part of. */

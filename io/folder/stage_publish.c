@@ -24,10 +24,22 @@
 
 bool rung__stage_plain_rename;
 
-int rung__stage_dir_sync_parent(const struct rung__stage_dir *dir)
+static int sync_parent(const struct rung__stage_dir *dir)
 {
 	rung__stage_step("sync parent");
 	return rung__sync_folder(dir->parent_fd, dir->path);
+}
+
+int rung__stage_dir_keep(struct rung__stage_dir *dir, struct rung__journal *journal)
+{
+	int rc = sync_parent(dir);
+
+	if (rc == 0)
+		rc = rung__journal_begin(journal, dir->fd);
+	if (rc == 0)
+		rc = rung__journal_commit(journal, dir->fd);
+	dir->keep |= rc == 0;
+	return rc;
 }
 
 /* Remove the replaced folder. If that fails, record in dir->left that it remains: this is not a
@@ -186,7 +198,7 @@ int rung__stage_dir_publish(struct rung__stage_dir *dir)
 	if (rc == 0)
 		rc = dir->replaces ? publish_over(dir, old) : publish_new(dir);
 	if (rc == 0) {
-		rc = rung__stage_dir_sync_parent(dir);
+		rc = sync_parent(dir);
 		if (rc == 0)
 			rung__stage_parts_remove(dir);
 		if (rc == 0)

@@ -296,17 +296,7 @@ static int note_ranked(struct rung__stage *stage)
 	                           m->edge_count, score->iterations, score->batches_sampled,
 	                           score->edge_passes, score->residual, score->seconds);
 
-	/* synced before the journal: after a power failure it is found only if OUT.partial has its
-	 * name */
-	if (rc == 0)
-		rc = rung__stage_dir_sync_parent(&stage->dir);
-	if (rc == 0)
-		rc = rung__journal_begin(&stage->journal, stage->dir.fd);
-	if (rc == 0)
-		rc = rung__journal_commit(&stage->journal, stage->dir.fd);
-	if (rc == 0)
-		stage->dir.keep = true;
-	return rc;
+	return rc < 0 ? rc : rung__stage_dir_keep(&stage->dir, &stage->journal);
 }
 
 /* Write the files of the maps and of the score. */

@@ -85,14 +85,7 @@ static int note_scores(struct rung__stage *stage)
 	                           RUNG__JOURNAL_RANKED " %" PRIu32 " %" PRIu64 " %" PRIu64,
 	                           score->iterations, score->batches_sampled, score->edge_passes);
 
-	if (rc == 0)
-		rc = rung__stage_dir_sync_parent(&stage->dir);
-	if (rc == 0)
-		rc = rung__journal_begin(&stage->journal, stage->dir.fd);
-	if (rc == 0)
-		rc = rung__journal_commit(&stage->journal, stage->dir.fd);
-	stage->dir.keep |= rc == 0;
-	return rc;
+	return rc < 0 ? rc : rung__stage_dir_keep(&stage->dir, &stage->journal);
 }
 
 /* Restore the numbers of that line. */

@@ -5,11 +5,12 @@
  * these functions run passes instead, each of which reads every edge once, in order, through
  * buffers of a fixed size.
  *
- * A "csc:SRC,SRC" without `undirected` and `dedup` is read in place. Every other graph is first
- * sorted into two temporary files: indptr with 8 bytes per vertex, and indices with
- * rung_index_bytes() per edge. Their contents equal the arrays of rung_graph_load(). While sorting
- * runs, further temporary files hold two ids per edge. The files have no names if the file system
- * supports that. They are removed when the graph is closed, the call fails or the process ends.
+ * A "csc:SRC,SRC" without `undirected` and `dedup` is read in place, as is a `reversed`
+ * "csr:SRC,SRC". Every other graph is first sorted into two temporary files: indptr with 8 bytes
+ * per vertex, and indices with index_bytes per edge. Their contents equal the arrays of
+ * rung_graph_load(). While sorting runs, further temporary files hold two ids per edge. The files
+ * have no names if the file system supports that. They are removed when the graph is closed, the
+ * call fails or the process ends.
  *
  * Each pass inflates deflated members of a .npz again. The buffers for that, less than 1 MiB, are
  * part of memory_bytes.
@@ -64,7 +65,7 @@ struct rung_edges_info {
 	size_t size; /**< sizeof(struct rung_edges_info), set by the caller */
 	uint64_t vertex_count;
 	uint64_t edge_count;
-	unsigned index_bytes;  /**< rung_index_bytes(vertex_count) */
+	unsigned index_bytes; /**< rung_index_bytes() of the larger of the two counts of vertices */
 	unsigned input_passes; /**< how often the input was read to sort it; 0: read in place */
 	uint64_t temp_bytes;   /**< total bytes written to temporary files */
 	uint64_t memory_bytes; /**< buffers of a pass, including those for deflated members */

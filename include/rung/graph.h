@@ -16,6 +16,11 @@
  * ascending order. With `undirected`, the reverse of an edge directly follows it; for csc: and csr:
  * the reverse edges follow all edges of their column, in the order of the file.
  *
+ * Relations. With a source_count, the edges connect two types of vertices, and both count from 0:
+ * columns are the targets' lists, of which there are vertex_count, and their entries are sources.
+ * `reversed` turns the edges around after the specs were read, so that the counts, and "source" and
+ * "destination" in messages, are those of the turned edges.
+ *
  * Parts. Edge lists may connect parts of the vertices, such as authors and papers, whose ids each
  * start at 0. In "SRC+FIRST[:COUNT],FIRST[:COUNT]", source i of SRC is vertex FIRST + i, the second
  * pair does the same for destinations, and ids that are not below COUNT are refused. Append +0,0 to
@@ -132,8 +137,8 @@ RUNG_API void rung_graph_destroy(struct rung_graph *graph);
  * Check a graph whose arrays were not created by rung.
  *
  * indptr must start at 0, never decrease and end at edge_count, and every entry of indices must be
- * below vertex_count. Functions that accept a struct rung_csc rely on this and do not check it
- * again.
+ * below vertex_count or, in a relation, source_count. Functions that accept a struct rung_csc rely
+ * on this and do not check it again.
  *
  * @param csc  the graph; its arrays are read completely
  * @return 0, RUNG_E_INVAL (index_bytes), RUNG_E_FORMAT or RUNG_E_RANGE with the first position that

@@ -320,9 +320,10 @@ static int read_chunk(const struct reader *thread, struct pass_slot *slot)
 		return 0;
 	return rung__fail(RUNG_E_RANGE,
 	                  "%s: indices[%" PRIu64 "]: id %s is out of range 0..%" PRIu64
-	                  "; correct the index, or the length of indptr",
+	                  "; correct the index, or the %s",
 	                  file->name, slot->chunk.edge_first + ids.good,
-	                  rung__ids_text(text, file->dtype, ids.value), sources(edges) - 1);
+	                  rung__ids_text(text, file->dtype, ids.value), sources(edges) - 1,
+	                  rung__graph_entries_cure(edges->info.source_count));
 }
 
 /* Wait until the slot of the next chunk is free and no other thread plans, and claim it. NULL: no

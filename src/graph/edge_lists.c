@@ -198,7 +198,7 @@ static int fail_id(const struct rung__edge_lists *lists, const struct chunk *chu
 	const enum rung_dtype dtype = chunk->list->dtype;
 	const struct rung__id_range *range = &chunk->list->source;
 	uint64_t value = source_of(lists, chunk, i), limit = source_limit_of(lists, chunk->list);
-	const char *side = "source";
+	const char *side = "source", *cure = "correct the edge";
 	char text[RUNG__ID_TEXT_BYTES], last[RUNG__ID_TEXT_BYTES] = "none";
 
 	if (value < limit) {
@@ -209,13 +209,19 @@ static int fail_id(const struct rung__edge_lists *lists, const struct chunk *chu
 	}
 	if (limit > 0)
 		rung__ids_text(last, RUNG_U64, limit - 1);
-	return rung__fail(RUNG_E_RANGE, "%s: edge %" PRIu64 ": %s id %s is out of range 0..%s; %s",
-	                  rung__source_spec(chunk->list->src), chunk->first + i, side,
-	                  rung__ids_text(text, dtype, value), last,
-	                  limit == range->count ? "correct the edge or the count of ids"
-	                  : lists->vertex_count > 0
-	                          ? "correct the edge or give the right vertex count"
-	                          : "correct the edge");
+	if (limit == range->count)
+		cure = "correct the edge or the count of ids";
+	else if (lists->opts->source_count)
+		cure = range == &chunk->list->source
+		               ? "correct the edge or give the right number of sources"
+		               : "correct the edge or give the right number of targets";
+	else if (lists->vertex_count > 0)
+		cure = "correct the edge or give the right vertex count";
+	return rung__fail(RUNG_E_RANGE,
+	                  "%s: edge %" PRIu64 "%s: %s id %s is out of range 0..%s; %s",
+	                  rung__source_spec(chunk->list->src), chunk->first + i,
+	                  lists->opts->reversed ? ", reversed" : "", side,
+	                  rung__ids_text(text, dtype, value), last, cure);
 }
 
 /* Whether the source or the destination of edge i of a chunk is out of range. */

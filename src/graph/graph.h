@@ -76,6 +76,12 @@ static inline uint64_t rung__graph_entries_limit(const struct rung_graph_opts *o
 	return rung__graph_by_row(opts) ? opts->vertex_count : opts->source_count;
 }
 
+/** What else than an entry of a list can be wrong if the entry is out of range. */
+static inline const char *rung__graph_entries_cure(uint64_t source_count)
+{
+	return source_count ? "number of vertices of its type" : "length of indptr";
+}
+
 /** Whether a spec is a pair of sources "csc:SRC,SRC" or "csr:SRC,SRC". */
 static inline bool rung__spec_is_csc(const char *spec)
 {

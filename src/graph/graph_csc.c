@@ -105,7 +105,7 @@ int rung__columns_count(const struct rung_source *indptr_src, uint64_t wanted,
 	if (wanted && wanted != entries - 1)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "%s: indptr has %" PRIu64 " entries, which means %" PRIu64
-		                  " vertices, but the vertex count is %" PRIu64
+		                  " vertices, but the given count is %" PRIu64
 		                  "; correct the file or the count",
 		                  spec, entries, entries - 1, wanted);
 	*vertex_count_out = entries - 1;
@@ -186,10 +186,10 @@ static int adopt_indices(struct columns *columns, uint64_t first, uint64_t count
 	return rung__fail(
 		RUNG_E_RANGE,
 		"%s: indices[%" PRIu64 "]: id %s is out of range 0..%" PRIu64
-		"; correct the index, or the length of indptr",
+		"; correct the index, or the %s",
 		rung__source_spec(columns->indices_src), first + first_bad,
 		rung__ids_text(text, dtype, rung__ids_get(columns->raw, dtype, first_bad)),
-		columns->limit - 1);
+		columns->limit - 1, rung__graph_entries_cure(columns->opts->source_count));
 }
 
 /* Read an array in chunks and pass each of them to `accept`. */

@@ -138,7 +138,7 @@ Test(edges_sort, sorting_names_an_id_out_of_range_and_a_wrong_count)
 	             "indices[2]: id 2 is out of range 0..1");
 	opts.graph.vertex_count = 3;
 	assert_error(open_edges(specs, 1, opts, &edges), RUNG_E_FORMAT,
-	             "2 vertices, but the vertex count is 3");
+	             "2 vertices, but the given count is 3");
 	opts.memory_bytes = 1000000;
 	assert_error(open_edges(specs, 1, opts, &edges), RUNG_E_INVAL, "at least 1048576");
 	opts.memory_bytes = 0;

@@ -61,9 +61,12 @@ Test(edges_typed_errors, an_edge_out_of_range_is_named_with_the_end_that_is_wron
 	               "edge 2: destination id 8 is out of range 0..3");
 	assert_refused(spec, 4, 9, 0, RUNG_E_RANGE, "edge 1: source id 8 is out of range 0..3");
 	assert_refused(spec, 8, 9, 0, RUNG_E_RANGE, "edge 1: source id 8 is out of range 0..7");
-	assert_refused(spec, 4, 9, 1, RUNG_E_RANGE, "edge 2: source id 8 is out of range 0..3");
+	assert_refused(spec, 4, 9, 1, RUNG_E_RANGE,
+	               "edge 2, reversed: source id 8 is out of range 0..3; correct the edge or "
+	               "give the right number of sources");
 	assert_refused(spec, 9, 4, 1, RUNG_E_RANGE,
-	               "edge 1: destination id 8 is out of range 0..3");
+	               "edge 1, reversed: destination id 8 is out of range 0..3; correct the edge "
+	               "or give the right number of targets");
 	snprintf(text, sizeof(text), "%s+20:8,0:9", spec);
 	assert_refused(text, 40, 9, 0, RUNG_E_RANGE, "edge 1: source id 8 is out of range 0..7");
 	snprintf(text, sizeof(text), "%s+20:9,5:9", spec);
@@ -86,16 +89,17 @@ Test(edges_typed_errors, columns_that_do_not_match_the_counts_are_refused)
 		const char *by_column = reversed ? csr : csc, *by_row = reversed ? csc : csr;
 
 		assert_refused(by_column, 8, 4, reversed, RUNG_E_RANGE,
-		               "indices[1]: id 8 is out of range 0..7");
+		               "indices[1]: id 8 is out of range 0..7; correct the index, or the "
+		               "number of vertices of its type");
 		assert_refused(by_row, 4, 8, reversed, RUNG_E_RANGE,
 		               "indices[1]: id 8 is out of range 0..7");
 		assert_refused(by_column, 9, 5, reversed, RUNG_E_FORMAT,
-		               "4 vertices, but the vertex count is 5");
+		               "4 vertices, but the given count is 5");
 		assert_refused(by_row, 5, 9, reversed, RUNG_E_FORMAT,
-		               "4 vertices, but the vertex count is 5");
+		               "4 vertices, but the given count is 5");
 		/* the counts of the two types are not interchangeable */
 		assert_refused(by_column, 4, 9, reversed, RUNG_E_FORMAT,
-		               "4 vertices, but the vertex count is 9");
+		               "4 vertices, but the given count is 9");
 	}
 }
 

@@ -173,7 +173,7 @@ static int open_split(struct rung__rebuild *r, const struct rung__manifest_file 
 			                file->array.row_count);
 		return rc;
 	}
-	return no_source(file, "its source (--split NAME=SRC)");
+	return no_source(file, "its source (--split NAME=SRC or --dataset)");
 }
 
 static void make_split(const struct rung__rebuild *r, uint64_t begin, uint64_t end,
@@ -228,7 +228,7 @@ static int open_graph(struct rung__rebuild *r, const struct rung__manifest_file 
 	int rc;
 
 	if (!r->v->opts.graph)
-		return no_source(file, "the graph (--graph)");
+		return no_source(file, "the graph (--graph or --dataset)");
 	rc = rung__verify_load_maps(r->v);
 	return rc == 0 && !r->has_graph ? relabel(r) : rc;
 }
@@ -301,14 +301,14 @@ static int open_file(struct rung__rebuild *r, const struct rung__manifest_file *
 
 	switch (kind_of(r->v->ds->manifest, file)) {
 	case KIND_FEATURES:
-		return open_rows(r, file, opts->source, "the features (--source SRC)");
+		return open_rows(r, file, opts->source, "the features (--source SRC or --dataset)");
 	case KIND_LABELS:
-		return open_rows(r, file, opts->labels, "the labels (--labels SRC)");
+		return open_rows(r, file, opts->labels, "the labels (--labels SRC or --dataset)");
 	case KIND_SCORE:
 		return open_rows(r, file, opts->score, "the score by original id (--score SRC)");
 	case KIND_ARRAY:
 		return open_rows(r, file, rung__verify_array_spec(r->v, file->name),
-		                 "its source (--source NAME=SRC)");
+		                 "its source (--source NAME=SRC or --dataset)");
 	case KIND_SPLIT:
 		return open_split(r, file);
 	case KIND_VERTEX_OF_RANK:

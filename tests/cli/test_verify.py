@@ -97,6 +97,10 @@ class Verify(CliTest):
         shutil.copy(os.path.join(self.reference, "score.npy"), self.staged)
         self.same_as_reference()
         self.change(os.path.join(self.staged, "features.000.npy"), 1 << 20)
+        self.assertIn(f"rung verify {self.staged} --repair --dataset dataset.json, or --source",
+                      self.run_rung("verify", self.staged, code=3).stdout)
+        self.assertIn("without the features (--source SRC or --dataset); give it",
+                      self.run_rung("verify", self.staged, "--repair", code=3).stdout)
         self.assertIn("features.000.npy: block 1 at offset 1048576 differed from its checksum, "
                       "and is repaired",
                       self.run_rung("verify", self.staged, "--repair", *self.sources).stdout)

@@ -396,8 +396,8 @@ static void print_report(const struct verify_args *args, const struct rung_verif
 	/* bad blocks can be repaired; not different contents, and not after a repair that has
 	 * failed */
 	if (!ok && r->bad_count > 0 && !args->opts.repair)
-		printf("Repair it from its sources: rung verify %s --repair --source ... --graph "
-		       "... --labels ...\n",
+		printf("Repair it from its sources: rung verify %s --repair --dataset "
+		       "dataset.json, or --source ... --graph ... --labels ...\n",
 		       args->dir);
 	else if (!ok)
 		printf("Stage it again from its source: rung stage ... --out %s --force\n",

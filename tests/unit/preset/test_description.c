@@ -2,16 +2,7 @@
 /* Descriptions of data sets (dataset.json) as presets. tests/cli/test_dataset.py has the messages
  * for wrong keys and values, and stages what is described. */
 #include "base/base.h"
-#include "stage_fixture.h"
-
-#define EVERYTHING RUNG_PRESET_EVERYTHING
-
-static char file[320];
-
-static void write_text(const char *text)
-{
-	cr_assert_eq(support_write_file(file, text, strlen(text)), 0);
-}
+#include "description_fixture.h"
 
 /* A description with these members of the vertex type and of the relation. */
 static void describe(const char *type, const char *relation)
@@ -36,30 +27,11 @@ static void describe(const char *type, const char *relation)
 
 static void begin(void)
 {
-	setup();
-	snprintf(file, sizeof(file), "%s/dataset.json", dir);
+	begin_description();
 	describe(TYPE, RELATION);
 }
 
 TestSuite(description, .init = begin, .fini = teardown, .timeout = 300);
-
-static struct rung_preset *opened(unsigned wanted)
-{
-	struct rung_preset *preset = NULL;
-
-	cr_assert_eq(rung_preset_open(RUNG_PRESET_DESCRIPTION, file, NULL, wanted, &preset), 0,
-	             "%s", rung_last_error());
-	return preset;
-}
-
-static void refused(int status, const char *words)
-{
-	struct rung_preset *preset = NULL;
-
-	assert_error(rung_preset_open(RUNG_PRESET_DESCRIPTION, file, NULL, EVERYTHING, &preset),
-	             status, words);
-	cr_assert_null(preset);
-}
 
 /* The text must be a name in the folder of the description. */
 static void in_folder(const char *spec, const char *before, const char *name)

@@ -1,11 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Descriptions of typed graphs: several vertex types and relations in a dataset.json. */
 #include "base/base.h"
-#include "stage_fixture.h"
-
-#define EVERYTHING RUNG_PRESET_EVERYTHING
-
-static char file[320];
+#include "description_fixture.h"
 
 /* 60 papers with features, 7 authors without; 300 citations, 5 edges from authors to papers. */
 #define PAPER                                                                                      \
@@ -33,7 +29,7 @@ static void describe(const char *types, const char *relations, const char *train
 	         "{\"format\": \"rung-source\", \"version\": 1, \"vertex_types\": [%s], "
 	         "\"relations\": [%s], \"training\": {%s}}",
 	         types, relations, training);
-	cr_assert_eq(support_write_file(file, text, strlen(text)), 0);
+	write_text(text);
 }
 
 #define BOTH_TYPES    "{" PAPER "}, {" AUTHOR "}"
@@ -45,34 +41,15 @@ static void begin(void)
 	const float rows[10] = { 0 };
 	char path[400];
 
-	setup();
+	begin_description();
 	snprintf(path, sizeof(path), "%s/w.npy", dir);
 	cr_assert_eq(support_write_npy(path, "<i8", "(2, 5)", writes, sizeof(writes)), 0);
 	snprintf(path, sizeof(path), "%s/rows.npy", dir);
 	cr_assert_eq(support_write_npy(path, "<f4", "(5, 2)", rows, sizeof(rows)), 0);
-	snprintf(file, sizeof(file), "%s/dataset.json", dir);
 	describe(BOTH_TYPES, ALL_RELATIONS, TRAINING);
 }
 
 TestSuite(typed_description, .init = begin, .fini = teardown, .timeout = 300);
-
-static struct rung_preset *opened(unsigned wanted)
-{
-	struct rung_preset *preset = NULL;
-
-	cr_assert_eq(rung_preset_open(RUNG_PRESET_DESCRIPTION, file, NULL, wanted, &preset), 0,
-	             "%s", rung_last_error());
-	return preset;
-}
-
-static void refused(int status, const char *words)
-{
-	struct rung_preset *preset = NULL;
-
-	assert_error(rung_preset_open(RUNG_PRESET_DESCRIPTION, file, NULL, EVERYTHING, &preset),
-	             status, words);
-	cr_assert_null(preset);
-}
 
 /* Describe one more relation of the given members. */
 static void add_relation(const char *relation)

@@ -43,7 +43,8 @@
 #ifndef RUNG__LONG_BYTES
 #define RUNG__LONG_BYTES (UINT64_C(32) << 20)
 #endif
-/* Then the bytes of a tile: the loads that a warp has in flight at once. */
+/* Then the bytes of a tile: the loads of 16 bytes that a warp has in flight at once. Rows that are
+ * decoded need several turns for as many bytes, but with smaller tiles they are slower. */
 #define SHORT_TILE_BYTES (COPY_AHEAD * WARP_LANES * 16u)
 
 /** One of the two parts of a gather. */
@@ -315,14 +316,15 @@ static uint32_t item_count(const struct rung__cuda_gather *g, uint32_t item_ids)
 
 /* LINK gets as many blocks as saturate the link, but at most half of the grid. Chunks shrink until
  * each warp has a chunk and no chunk has too many bytes. */
-static void shape_link(const struct rung__cuda_gather *g, uint32_t piece, uint64_t link,
+static void shape_link(const struct rung__cuda_gather *g, const struct moved &moved, uint64_t link,
                        unsigned block_count, struct gather_part *part)
 {
 	/* the other half of the grid looks up all ids */
 	const unsigned half = RUNG__MAX(block_count / 2, 1u);
-	const unsigned blocks = RUNG__MIN(link_blocks(piece, g->link_bytes), half);
+	const unsigned blocks = RUNG__MIN(link_blocks(moved.piece, g->link_bytes), half);
 
-	part->rows = rows_shape_make(g->row_bytes, piece, link, g->id_count, blocks, TILE_BYTES);
+	part->rows = rows_shape_make(moved.bytes, moved.piece, link | moved.begin, g->id_count,
+	                             blocks, TILE_BYTES);
 	part->item_ids = CHUNK_IDS;
 	while (part->item_ids > 1 && ((uint64_t)part->item_ids * g->row_bytes > CHUNK_BYTES ||
 	                              item_count(g, part->item_ids) < blocks * WARPS))
@@ -333,14 +335,14 @@ static void shape_link(const struct rung__cuda_gather *g, uint32_t piece, uint64
 	part->flush_rows = RUNG__MIN(part->flush_rows, part->rows.tile_rows);
 }
 
-static void shape_near(const struct rung__cuda_gather *g, uint32_t piece, uint64_t near,
+static void shape_near(const struct rung__cuda_gather *g, const struct moved &moved, uint64_t near,
                        unsigned block_first, unsigned block_count, bool warp_per_tile,
                        struct gather_part *part)
 {
 	const unsigned bounded = block_count > block_first ? block_count - block_first : 1;
 	const unsigned blocks = warp_per_tile ? UINT32_MAX : bounded;
 
-	part->rows = rows_shape_make(g->row_bytes, piece, 0, g->id_count, bounded,
+	part->rows = rows_shape_make(moved.bytes, moved.piece, 0, g->id_count, bounded,
 	                             warp_per_tile ? SHORT_TILE_BYTES : TILE_BYTES);
 	/* the rows of these tiles are only looked up, so row bytes do not limit the tile size */
 	if (!near)
@@ -358,27 +360,25 @@ extern "C" int rung__cuda_gather_launch(const struct rung__cuda_gather *g, unsig
 	struct gather_shape shape = {};
 	void *args[] = { (void *)g };
 	unsigned blocks;
-	uint32_t piece;
+	struct moved moved;
 	cudaError_t err;
 	int rc = check_gather(g, block_count);
 
 	if (rc < 0 || g->id_count == 0)
 		return rc;
 	ored_views(g, &near, &link);
-	piece = piece_bytes(near | link | g->row_bytes | (uint64_t)(uintptr_t)g->out |
-	                    g->out_stride);
-	if (g->form.format)
-		piece = WORD_BYTES;
+	moved = moved_bytes(&g->form, g->row_bytes,
+	                    near | link | (uint64_t)(uintptr_t)g->out | g->out_stride);
 	if (link)
-		shape_link(g, piece, link, block_count, &shape.parts[LINK]);
+		shape_link(g, moved, link, block_count, &shape.parts[LINK]);
 	shape.report_later = near && g->id_count * g->row_bytes >=
 	                                     (g->long_bytes ? g->long_bytes : RUNG__LONG_BYTES);
-	shape_near(g, piece, near, shape.parts[LINK].block_count, block_count, shape.report_later,
+	shape_near(g, moved, near, shape.parts[LINK].block_count, block_count, shape.report_later,
 	           &shape.parts[NEAR]);
 	shape.parts[LINK].rows.out_align = shape.parts[NEAR].rows.out_align =
 		out_align(g->out, g->out_stride);
 	blocks = shape.parts[LINK].block_count + shape.parts[NEAR].block_count;
-	err = start_pieces(kernels, piece, *g, shape, blocks, stream);
+	err = start_pieces(kernels, moved.piece, *g, shape, blocks, stream);
 	if (err == cudaSuccess && shape.report_later)
 		err = cudaLaunchKernel(report_gather, dim3(1), dim3(WARP_LANES), args, 0, stream);
 	return cuda_status(err, "starting the gather kernel");

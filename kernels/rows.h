@@ -34,7 +34,7 @@ struct rows_shape {
 	uint32_t rounds;     /* number of rounds to copy a row */
 	uint32_t tile_rows;  /* rows of a tile: a power of two, at least 32 / lanes */
 	/* for rows over a link: the bytes of a line, or of the part of it that a round covers,
-	 * minus one; otherwise 0 */
+	 * minus a piece; otherwise 0 */
 	uint32_t head_mask;
 	uint32_t out_align; /* decoded rows: alignment of all output rows, at most 16 */
 };
@@ -155,12 +155,12 @@ static inline struct rows_shape rows_shape_make(uint32_t row_bytes, uint32_t pie
 		while (shape.lanes_log2 < 5 && (piece << shape.lanes_log2) < LINE_BYTES)
 			shape.lanes_log2++;
 	round_bytes = piece << shape.lanes_log2;
-	if (link_ored != 0)
-		shape.head_mask = (round_bytes < LINE_BYTES ? round_bytes : LINE_BYTES) - 1;
+	if (link_ored != 0) /* whole pieces, also before rows that are not aligned to pieces */
+		shape.head_mask = (round_bytes < LINE_BYTES ? round_bytes : LINE_BYTES) - piece;
 	/* the maximum number of bytes from the start of a line to the row, which can cost a
 	 * round */
-	if ((link_ored & shape.head_mask) != 0)
-		head_max = shape.head_mask + 1 - piece;
+	if (link_ored % (shape.head_mask + piece) != 0)
+		head_max = shape.head_mask;
 	shape.rounds = (row_bytes + head_max + round_bytes - 1) / round_bytes;
 	/* with few large rows, tiles are smaller, so that all warps of the grid have work */
 	while (shape.tile_rows > WARP_LANES >> shape.lanes_log2 &&

@@ -76,23 +76,22 @@ extern "C" int rung__cuda_scatter_launch(const struct rung__cuda_scatter *s, uns
 	struct rows_shape shape;
 	uint64_t from;
 	unsigned blocks;
-	uint32_t piece;
+	struct moved moved;
 	cudaError_t err;
 	int rc = check_scatter(s, block_count);
 
 	if (rc < 0 || s->count == 0)
 		return rc;
 	from = from_ored(s);
-	piece = piece_bytes(from | s->row_bytes | (uint64_t)(uintptr_t)s->out | s->out_stride);
-	if (s->form.format)
-		piece = WORD_BYTES;
+	moved = moved_bytes(&s->form, s->row_bytes,
+	                    from | (uint64_t)(uintptr_t)s->out | s->out_stride);
 	if (s->over_link) /* more blocks than saturate the link would only keep SMs busy */
-		block_count = RUNG__MIN(block_count, link_blocks(piece, s->link_bytes));
-	shape = rows_shape_make(s->row_bytes, piece, s->over_link ? from : 0, s->count, block_count,
-	                        TILE_BYTES);
+		block_count = RUNG__MIN(block_count, link_blocks(moved.piece, s->link_bytes));
+	shape = rows_shape_make(moved.bytes, moved.piece, s->over_link ? from | moved.begin : 0,
+	                        s->count, block_count, TILE_BYTES);
 	shape.out_align = out_align(s->out, s->out_stride);
 	blocks = rows_blocks(&shape, s->count, block_count);
-	err = start_pieces(kernels, piece, *s, shape, blocks, stream);
+	err = start_pieces(kernels, moved.piece, *s, shape, blocks, stream);
 	return cuda_status(err, "starting the scatter kernel");
 }
 

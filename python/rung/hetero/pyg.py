@@ -70,8 +70,8 @@ class GraphStore(PygGraphStore):   # type: ignore[misc]
 
     Relations are listed in the layout CSC. Those with edge rows are listed in COO, in the order of
     the edges' numbers, so that the ids that PyG's samplers give to edges are these numbers, and
-    find the rows ("edge_attr" of `rung.FeatureStore`). `get_edge_index()` returns either layout of
-    every relation; positions in CSC are not numbers of edges.
+    find the rows ("edge_attr" of `rung.FeatureStore`). `get_edge_index()` returns every layout of
+    every relation; positions in CSC and CSR are not numbers of edges.
 
     Args:
         store: a `rung.TypedStore`, or a `rung.Dataset` of a typed data set
@@ -117,14 +117,23 @@ class GraphStore(PygGraphStore):   # type: ignore[misc]
             found = np.repeat(np.arange(len(ranks)), counts) if layout == EdgeLayout.COO else colptr
             return torch.from_numpy(row), torch.from_numpy(found)
 
+    def _load_by_source(self, relation: Relation) -> tuple[Any, Any]:
+        """Return the relation in CSR: offsets by source, and targets."""
+        row, col = self._load(relation, EdgeLayout.COO)
+        counts = torch.bincount(row, minlength=self._types.vertex[relation.source].vertex_count)
+        rowptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+        return rowptr, col[torch.argsort(row, stable=True)]
+
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Any, Any] | None:
         relation = next((found for found in self._types.relations
                          if found.edge_type == edge_attr.edge_type), None)
-        if relation is None or edge_attr.layout == EdgeLayout.CSR:
+        if relation is None:
             return None
         key = edge_attr.edge_type, edge_attr.layout
         if key not in self._edges:
-            self._edges[key] = self._load(relation, edge_attr.layout)
+            self._edges[key] = (self._load_by_source(relation)
+                                if edge_attr.layout == EdgeLayout.CSR else
+                                self._load(relation, edge_attr.layout))
         return self._edges[key]
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:

@@ -197,7 +197,7 @@ def test_numpy_batches_have_the_content_of_torch(staged):
 
 # ---- edges for PyG ----
 
-def test_both_layouts_of_every_relation_have_its_edges(staged):
+def test_every_layout_of_every_relation_has_its_edges(staged):
     data, path = staged
     with rung.Dataset(path) as dataset:
         graph = rung.GraphStore(dataset)
@@ -209,9 +209,13 @@ def test_both_layouts_of_every_relation_have_its_edges(staged):
         assert len(colptr) == COUNTS[relation[2]] + 1
         col = torch.arange(len(colptr) - 1).repeat_interleave(colptr.diff())
         assert sorted(zip(row.tolist(), col.tolist())) == wanted
-    for edge_type, layout in ((WRITES, "csr"), (("a", "b", "c"), "csc")):
+        rowptr, col = graph.get_edge_index(edge_type=relation, layout="csr")
+        assert len(rowptr) == COUNTS[relation[0]] + 1
+        row = torch.arange(len(rowptr) - 1).repeat_interleave(rowptr.diff())
+        assert sorted(zip(row.tolist(), col.tolist())) == wanted
+    for layout in ("coo", "csc", "csr"):
         with pytest.raises(KeyError):
-            graph.get_edge_index(edge_type=edge_type, layout=layout)
+            graph.get_edge_index(edge_type=("a", "b", "c"), layout=layout)
 
 
 def test_ids_that_pyg_gives_to_edges_are_their_numbers(staged):

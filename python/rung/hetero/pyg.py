@@ -71,7 +71,8 @@ class GraphStore(PygGraphStore):   # type: ignore[misc]
     Relations are listed in the layout CSC. Those with edge rows are listed in COO, in the order of
     the edges' numbers, so that the ids that PyG's samplers give to edges are these numbers, and
     find the rows ("edge_attr" of `rung.FeatureStore`). `get_edge_index()` returns every layout of
-    every relation; positions in CSC and CSR are not numbers of edges.
+    every relation; positions in CSC and CSR are not numbers of edges. The lists have no order in
+    time: PyG's samplers refuse `time_attr`.
 
     Args:
         store: a `rung.TypedStore`, or a `rung.Dataset` of a typed data set
@@ -137,11 +138,15 @@ class GraphStore(PygGraphStore):   # type: ignore[misc]
         return self._edges[key]
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
-        return [EdgeAttr(edge_type=found.edge_type,
-                         layout=EdgeLayout.COO if found.rows_folder else EdgeLayout.CSC,
-                         size=(self._types.vertex[found.source].vertex_count,
-                               self._types.vertex[found.target].vertex_count))
-                for found in self._types.relations]
+        attrs = [EdgeAttr(edge_type=found.edge_type,
+                          layout=EdgeLayout.COO if found.rows_folder else EdgeLayout.CSC,
+                          size=(self._types.vertex[found.source].vertex_count,
+                                self._types.vertex[found.target].vertex_count))
+                 for found in self._types.relations]
+        for attr in attrs:
+            # EdgeAttr sets it for CSC. PyG then draws by time from lists that no time orders.
+            attr.is_sorted = False
+        return attrs
 
     def _put_edge_index(self, edge_index: Any, edge_attr: EdgeAttr) -> bool:
         raise NotSupportedError(f"put {edge_attr.edge_type}: edges of a staged data set cannot be "

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
 from torch_geometric.data import HeteroData  # noqa: E402
+from torch_geometric.sampler import NeighborSampler  # noqa: E402
 
 import rung  # noqa: E402
 from rung.errors import ClosedError, InvalidError, NotSupportedError  # noqa: E402
@@ -230,6 +231,18 @@ def test_ids_that_pyg_gives_to_edges_are_their_numbers(staged):
         col = torch.arange(len(colptr) - 1).repeat_interleave(colptr.diff())
         assert torch.equal(data[relation].edge_index[:, permutation],
                            torch.stack([rows[relation], col]))
+
+
+def test_pyg_refuses_to_draw_by_time_from_lists_in_another_order(tmp_path):
+    data = make()
+    del data[WRITES].edge_attr, data[CITES].edge_attr
+    times = {"paper": {"time": np.arange(COUNTS["paper"])}}
+    rung.stage(tmp_path / "times.rung", data=data, arrays=times)
+    with rung.open(tmp_path / "times.rung") as store:
+        graph = rung.GraphStore(store)
+        assert {attr.layout.value for attr in graph.get_all_edge_attrs()} == {"csc"}
+        with pytest.raises(ValueError, match="by source time"):
+            NeighborSampler((rung.FeatureStore(store), graph), [2], time_attr="time")
 
 
 def test_pyg_knows_types_that_have_no_tensors(staged):

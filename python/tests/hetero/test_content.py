@@ -11,6 +11,7 @@ from torch_geometric.data import HeteroData  # noqa: E402
 from torch_geometric.sampler import NeighborSampler  # noqa: E402
 
 import rung  # noqa: E402
+import rung.pyg  # noqa: E402
 from rung.errors import ClosedError, InvalidError, NotSupportedError  # noqa: E402
 
 COUNTS = {"paper": 150, "author": 200, "venue": 5}

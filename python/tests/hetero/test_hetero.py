@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
 from torch_geometric.data import HeteroData  # noqa: E402
-from torch_geometric.loader import NeighborLoader, NodeLoader  # noqa: E402
+from torch_geometric.loader import LinkNeighborLoader, NeighborLoader, NodeLoader  # noqa: E402
 from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE  # noqa: E402
 
 import rung  # noqa: E402
@@ -211,8 +211,11 @@ def test_pygs_node_loader_gets_rows_of_vertices_and_edges(staged):
         del loader, batch
 
 
-@pytest.mark.skipif(not WITH_PYG_LIB and not WITH_TORCH_SPARSE,
-                    reason="PyG's sampler needs pyg-lib or torch-sparse")
+needs_sampler = pytest.mark.skipif(not WITH_PYG_LIB and not WITH_TORCH_SPARSE,
+                                   reason="PyG's sampler needs pyg-lib or torch-sparse")
+
+
+@needs_sampler
 def test_pygs_neighbor_loader_gets_rows_of_vertices_and_edges(staged):
     data, path = staged
     with rung.open(path) as store:
@@ -223,6 +226,24 @@ def test_pygs_neighbor_loader_gets_rows_of_vertices_and_edges(staged):
         for batch in loader:
             check_batch(batch, data, counts=WITH_PYG_LIB)   # torch-sparse does not count
             assert batch[WRITES].num_edges > 0 and batch["venue"].num_nodes > 0
+        del loader, batch
+
+
+@needs_sampler
+def test_pygs_link_loader_gets_rows_of_vertices_and_edges(staged):
+    data, path = staged
+    wanted = data[CITES].edge_index   # pyg-lib 0.8 needs a relation into the type of each end
+    with rung.open(path, host=least(path)) as store:
+        features, graph = rung.FeatureStore(store), rung.GraphStore(store)
+        loader = LinkNeighborLoader((features, graph), [4, 3], edge_label_index=(CITES, wanted),
+                                    batch_size=250, transform=features.with_edge_rows,
+                                    filter_per_worker=False)
+        links = []
+        for batch in loader:
+            check_batch(batch, data, counts=WITH_PYG_LIB)
+            assert batch[WRITES].num_edges > 0
+            links.append(batch["paper"].n_id[batch[CITES].edge_label_index])
+        assert torch.equal(torch.cat(links, 1), wanted)
         del loader, batch
 
 

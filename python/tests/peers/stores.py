@@ -2,8 +2,9 @@
 """Classes of PyG and GraphBolt whose tensors are rows of rung stores.
 
 Each tensor is staged when it is put, into a folder that exists as long as the interpreter. As a
-pytest plugin (`-p stores`) this module puts the classes in the place of PyG's MyFeatureStore and of
-GraphBolt's TorchBasedFeature, before a suite imports them.
+pytest plugin (`-p stores`) this module puts the classes in the place of PyG's MyFeatureStore and
+MyGraphStore, and of GraphBolt's TorchBasedFeature, before a suite imports them. With another value
+of `--rung`, PyG's loaders of neighbours get a HeteroData from rung instead (typed_stores.py).
 """
 
 from __future__ import annotations
@@ -31,9 +32,13 @@ def _folder() -> str:
     return found
 
 
+def new_path() -> str:
+    return os.path.join(_folder(), f"{os.getpid()}-{next(_numbers)}.rung")
+
+
 def stage(tensor: torch.Tensor) -> rung.Store:
     """Stage a tensor and open it with about half of its rows in memory."""
-    path = os.path.join(_folder(), f"{os.getpid()}-{next(_numbers)}.rung")
+    path = new_path()
     rung.stage(path, features=tensor.contiguous())
     return rung.open(path, host="max" if tensor.nbytes < 65536 else "50%", cache=0)
 
@@ -87,16 +92,32 @@ def graphbolt_feature() -> type:
     return TorchBasedFeature
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: Any) -> None:
+    parser.addoption("--rung", choices=("stores", "data", "sampler", "loader"), default="stores")
+
+
+def pytest_configure(config: Any) -> None:
     """Put the classes in place; whichever of the packages is installed."""
     if importlib.util.find_spec("torch_geometric"):
-        import torch_geometric.testing as testing
-        from torch_geometric.testing import feature_store
-
-        testing.MyFeatureStore = feature_store.MyFeatureStore = pyg_feature_store()
+        put_in_place_of_pygs(config.getoption("--rung"))
     if importlib.util.find_spec("dgl"):
         from dgl import graphbolt
         from dgl.graphbolt.impl import torch_based_feature_store
 
         graphbolt.TorchBasedFeature = graphbolt_feature()
         torch_based_feature_store.TorchBasedFeature = graphbolt.TorchBasedFeature
+
+
+def put_in_place_of_pygs(what: str) -> None:
+    """Put stores, or what loads a HeteroData, in the place of PyG's."""
+    import torch_geometric.loader as loaders
+    import torch_geometric.testing as testing
+    from torch_geometric.testing import feature_store, graph_store
+    from typed_stores import pyg_graph_store, pyg_loader
+
+    if what == "stores":
+        testing.MyFeatureStore = feature_store.MyFeatureStore = pyg_feature_store()
+        testing.MyGraphStore = graph_store.MyGraphStore = pyg_graph_store()
+    else:
+        for name in ("NeighborLoader", "LinkNeighborLoader"):
+            setattr(loaders, name, pyg_loader(getattr(loaders, name), what))

@@ -26,6 +26,7 @@ from torch_geometric.loader import (  # noqa: E402
 from torch_geometric.sampler import BaseSampler, HeteroSamplerOutput, SamplerOutput  # noqa: E402
 from torch_geometric.testing import MyFeatureStore, MyGraphStore  # noqa: E402
 from torch_geometric.typing import WITH_PYG_LIB, WITH_TORCH_SPARSE  # noqa: E402
+from typed_stores import pyg_graph_store  # noqa: E402
 
 import rung.pyg  # noqa: E402
 
@@ -40,6 +41,11 @@ needs_sampler = pytest.mark.skipif(
 @pytest.fixture(params=["PyG's", "rung's"])
 def store_class(request) -> type:
     return MyFeatureStore if request.param == "PyG's" else stores.pyg_feature_store()
+
+
+def graph_class(store_class: type) -> type:
+    """Return the store of edges that goes with a store of tensors."""
+    return MyGraphStore if store_class is MyFeatureStore else pyg_graph_store()
 
 
 @pytest.fixture
@@ -153,9 +159,10 @@ def test_attributes_without_groups(store_class, rows):
         assert torch.equal(found, rows)
 
 
-@pytest.mark.parametrize("graph_class", [MyGraphStore, HeteroData])
-def test_counts_are_inferred(store_class, graph_class):
-    store, graph = store_class(), graph_class()
+@pytest.mark.parametrize("hetero_data", [False, True])
+def test_counts_are_inferred(store_class, hetero_data):
+    store = store_class()
+    graph = HeteroData() if hetero_data else graph_class(store_class)()
     store.put_tensor(torch.arange(30), group_name="author", attr_name="x", index=None)
     graph.put_edge_index(edges_between(30, 12, 20), edge_type=WRITES, layout="coo", size=(30, 12))
     assert num_nodes(store, graph, "author") == 30
@@ -187,7 +194,7 @@ def test_a_loader_without_types(store_class, rows, per_worker):
 def typed_stores(store_class, rows):
     edges = {CITES: edges_between(40, 40, 200), WRITES: edges_between(25, 40, 150)}
     of = {"paper": rows, "author": torch.arange(25).double()}
-    features, graph = store_class(), MyGraphStore()
+    features, graph = store_class(), graph_class(store_class)()
     for kind, tensor in of.items():
         features.put_tensor(tensor, group_name=kind, attr_name="x", index=None)
     for kind, found in edges.items():
@@ -237,7 +244,7 @@ def test_a_loader_of_links(store_class, rows):
 @needs_sampler
 def test_pygs_sampler_without_types(store_class, rows):
     edges = edges_between(40, 40, 300)
-    features, graph = store_class(), MyGraphStore()
+    features, graph = store_class(), graph_class(store_class)()
     features.put_tensor(rows, group_name=None, attr_name="x", index=None)
     graph.put_edge_index((edges[0], edges[1]), edge_type=None, layout="coo", size=(40, 40))
     options = {"num_neighbors": [-1, -1], "batch_size": 8, "input_nodes": torch.arange(40)}

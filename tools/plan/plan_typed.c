@@ -99,6 +99,16 @@ static struct rung_plan_table *tables_of(const struct typed *typed, uint32_t bud
 	return typed->tables + (budget + 1) * typed->table_count;
 }
 
+/* Bytes of all rows, to which a share such as "10%" refers: the folder above the parts has none. */
+static uint64_t row_bytes(const struct typed *typed)
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < typed->table_count; i++)
+		sum += rung_dataset_info(typed->parts[i])->feature_bytes;
+	return sum;
+}
+
 /* Divide a budget; one that is too small is left out of several. */
 static int divide(struct typed *typed, const struct rung_plan_opts *opts, uint64_t bytes,
                   int several)
@@ -128,7 +138,7 @@ static int divide_all(const struct plan_args *args, const struct rung_profile *p
 	uint32_t count = 1;
 	int rc;
 
-	tool_plan_opts(&args->store, rung_dataset_info(typed->ds)->feature_bytes, &opts);
+	tool_plan_opts(&args->store, row_bytes(typed), &opts);
 	opts.profile = profile;
 	opts.device = RUNG_DEVICE_CPU; /* each table would get all of a GPU */
 	answers.given_bytes = budgets[0] = opts.host_bytes;

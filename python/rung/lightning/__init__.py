@@ -55,7 +55,8 @@ class DataModule(_Base):   # type: ignore[misc]
 
     `setup()` opens the store, with several ranks by `rung.distributed.open()`, and `teardown()`
     closes it. Checkpoints have the position of the training batches, so that a run resumes inside
-    an epoch. Batches are `rung.Batch`es: pass `batch_size=len(batch.seeds)` to `self.log()`.
+    an epoch. Batches are those of `rung.Loader` with the same options. Of a `rung.Batch`,
+    pass `batch_size=len(batch.seeds)` to `self.log()`.
 
     Args:
         path: staged data set; each machine opens its own copy

@@ -164,7 +164,10 @@ class Loader(Resumable, Generic[BatchT]):
             if hasattr(store, "relations"):
                 from ..hetero.loader import TypedLoader
 
-                cls = TypedLoader
+                if cls is Loader:
+                    cls = TypedLoader
+                elif not issubclass(cls, TypedLoader):   # a program's own class
+                    cls = type(cls.__name__, (cls, TypedLoader), {"__module__": cls.__module__})
             return super().__new__(cls)
 
     @overload

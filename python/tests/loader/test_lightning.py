@@ -66,13 +66,29 @@ def module(path, **options):
                                               **options})
 
 
-def train(data, folder, stop=-1, saved=None, **options):
+class TypedModel(Model):
+    """A batch is a HeteroData, as with `form="pyg"`."""
+
+    def training_step(self, batch, _):
+        import torch
+
+        found = batch["paper"]
+        loss = torch.nn.functional.cross_entropy(self.layer(found.x[: found.batch_size]),
+                                                 found.y[: found.batch_size])
+        self.losses.append(loss.item())
+        return loss
+
+    def validation_step(self, batch, _):
+        self.checked.append([batch["paper"].n_id.tolist(), batch["author"].n_id.tolist()])
+
+
+def train(data, folder, stop=-1, saved=None, kind=Model, **options):
     save = lightning.callbacks.ModelCheckpoint(folder, filename="{step}", save_top_k=-1,
                                                **(options or {"every_n_epochs": 1}))
     trainer = lightning.Trainer(max_epochs=EPOCHS, max_steps=stop, callbacks=[save], logger=False,
                                 accelerator="cpu", enable_progress_bar=False,
                                 enable_model_summary=False)
-    model = Model()
+    model = kind()
     trainer.fit(model, data, ckpt_path=saved)
     return model
 
@@ -91,6 +107,29 @@ def test_runs_resume_in_and_after_an_epoch(path, tmp_path):
             resumed = train(module(path), tmp_path / "again",
                             saved=tmp_path / folder / f"step={step}.ckpt")
             assert resumed.losses == whole.losses[step:], (folder, step)
+
+
+def test_batches_with_types(tmp_path):
+    data = pytest.importorskip("torch_geometric.data").HeteroData()
+    import torch
+
+    paper, author = data["paper"], data["author"]
+    paper.x, paper.y = torch.randn(2000, 16), torch.arange(2000) % 3
+    paper.train_mask, author.num_nodes = torch.arange(2000) < 400, 100
+    data["author", "writes", "paper"].edge_index = torch.randint(100, (2, 5000))
+    data["paper", "by", "author"].edge_index = torch.randint(100, (2, 5000))
+    rung.stage(tmp_path / "typed", data=data, fanouts=(4, 2), batch_size=40)
+
+    def new():
+        return module(tmp_path / "typed", val=np.arange(60), form="pyg")
+
+    whole = train(new(), tmp_path / "typed-epochs", kind=TypedModel)
+    assert len(whole.losses) == EPOCHS * BATCHES == len(set(whole.losses))
+    assert whole.checked[:2] == whole.checked[2:4] == whole.checked[-2:]
+    train(new(), tmp_path / "steps", 14, kind=TypedModel, every_n_train_steps=7)
+    resumed = train(new(), tmp_path / "again", saved=tmp_path / "steps" / "step=14.ckpt",
+                    kind=TypedModel)
+    assert resumed.losses == whole.losses[14:]
 
 
 def test_a_checkpoint_of_other_options_is_refused(path, tmp_path):

@@ -73,7 +73,6 @@ static void assert_quality(enum rung_score_method method, enum rung_draws draws,
 		const double share = hits(scores.types[i], sim.types[i], typed.counts[i]) /
 		                     hits_of_oracle(sim.types[i], typed.counts[i]);
 
-		cr_log_info("type %u: %.4f", i, share);
 		cr_expect_geq(share, least, "type %u: %.4f of the oracle's hits", i, share);
 	}
 	for (uint32_t r = 0; r < typed.graph.relation_count; r++) {

@@ -25,6 +25,8 @@
 
 #define WORD_BYTES  4u
 #define PIECE_CODES 8u
+/* of a piece of codes */
+#define PIECE_BYTES(format) ((format) == RUNG_QUANT_INT4 ? WORD_BYTES : 2 * WORD_BYTES)
 
 /** The type of pieces that selects decoding. */
 struct quant_word {
@@ -39,10 +41,11 @@ static __device__ __forceinline__ float float_of_bits(unsigned bits)
 	return value;
 }
 
-static __device__ __forceinline__ unsigned bits_of_float(float value)
+template <class T> static __device__ __forceinline__ unsigned bits_of(const T &value)
 {
 	unsigned bits;
 
+	static_assert(sizeof(value) == sizeof(bits), "a float32, or two values of 16 bits");
 	memcpy(&bits, &value, sizeof(bits));
 	return bits;
 }
@@ -61,11 +64,7 @@ static __device__ __forceinline__ float product(float a, float b)
 static __device__ __forceinline__ unsigned half_pair(float low, float high)
 {
 #ifdef __CUDACC__
-	const __half2 pair = __floats2half2_rn(low, high);
-	unsigned bits;
-
-	memcpy(&bits, &pair, sizeof(bits));
-	return bits;
+	return bits_of(__floats2half2_rn(low, high));
 #else /* the lane tests */
 	return rung__quant_to_f16(low) | (unsigned)rung__quant_to_f16(high) << 16;
 #endif
@@ -75,13 +74,9 @@ static __device__ __forceinline__ unsigned half_pair(float low, float high)
 static __device__ __forceinline__ unsigned bf16_pair(float low, float high)
 {
 #ifdef __CUDACC__
-	const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-	unsigned bits;
-
-	memcpy(&bits, &pair, sizeof(bits));
-	return bits;
+	return bits_of(__floats2bfloat162_rn(low, high));
 #else
-	const unsigned a = bits_of_float(low), b = bits_of_float(high);
+	const unsigned a = bits_of(low), b = bits_of(high);
 
 	return (a + 0x7fffu + (a >> 16 & 1u)) >> 16 |
 	       ((b + 0x7fffu + (b >> 16 & 1u)) & 0xffff0000u);
@@ -115,8 +110,8 @@ static __device__ __forceinline__ void code_values(unsigned word, float *value)
 			 * 120 too small */
 			value[k] = float_of_bits(
 				(code & 0x80u) << 24 |
-				bits_of_float(product(float_of_bits((code & 0x7fu) << 20),
-			                              float_of_bits(247u << 23)))); /* 2^120 */
+				bits_of(product(float_of_bits((code & 0x7fu) << 20),
+			                        float_of_bits(247u << 23)))); /* 2^120 */
 		}
 	}
 }
@@ -168,8 +163,8 @@ static __device__ __forceinline__ void decode_piece(const struct rung__cuda_form
 		} else if (DTYPE == RUNG_BF16) {
 			packed[k / 2] = bf16_pair(value[k], value[k + 1]);
 		} else {
-			packed[k] = bits_of_float(value[k]);
-			packed[k + 1] = bits_of_float(value[k + 1]);
+			packed[k] = bits_of(value[k]);
+			packed[k + 1] = bits_of(value[k + 1]);
 		}
 	}
 	if (out_align >= 16 && bytes % 16 == 0)
@@ -201,7 +196,7 @@ static __device__ __forceinline__ void decode_rows(const struct row_move &mine, 
                                                    const struct rung__cuda_form &form,
                                                    unsigned char *out, uint64_t out_stride)
 {
-	constexpr uint32_t piece = FORMAT == RUNG_QUANT_INT4 ? WORD_BYTES : 2 * WORD_BYTES;
+	constexpr uint32_t piece = PIECE_BYTES(FORMAT);
 	const uint32_t lanes = 1u << shape.lanes_log2;
 	const uint32_t lane = threadIdx.x % WARP_LANES;
 	const uint32_t groups = WARP_LANES >> shape.lanes_log2;
@@ -316,11 +311,10 @@ static inline struct moved moved_bytes(const struct rung__cuda_form *form, uint3
                                        uint64_t ored)
 {
 	const uint32_t begin = form->column_scales ? 0 : RUNG__QUANT_SCALE_BYTES;
-	const uint32_t words = form->format == RUNG_QUANT_INT4 ? 1 : 2;
 
 	if (form->format == RUNG_QUANT_NONE)
 		return { 0, row_bytes, piece_bytes(row_bytes | ored) };
-	return { begin, row_bytes - begin, words * WORD_BYTES };
+	return { begin, row_bytes - begin, PIECE_BYTES(form->format) };
 }
 
 /** Check the rows of a launch, and its form if they are decoded. @param who  names the kernel in

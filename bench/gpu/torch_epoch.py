@@ -285,7 +285,9 @@ def main(words):
     signal.signal(signal.SIGTERM, stopped)
     record = {"benchmark": "torch_epoch",
               "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "commit": commit(),
-              "command": shlex.join(["bench/gpu/torch_epoch.py", *words]), "machine": machine(),
+              "command": shlex.join(["bench/gpu/torch_epoch.py",
+                                     *(word.replace(ROOT + os.sep, "") for word in words)]),
+              "machine": machine(),
               "options": {key: value for key, value in vars(args).items()
                           if key not in ("run", "data", "share", "dir", "out", "rung")},
               "dataset": None, "failure": None, "parts": {}}

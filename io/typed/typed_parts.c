@@ -116,8 +116,8 @@ static int load_order(const struct rung__typed *typed, uint32_t idx,
 	if (rung_index_bytes(member->vertex_count) > index_bytes)
 		return rung__fail(RUNG_E_NOSUP,
 		                  "staging: relation %s has more than 2^32 targets and at most "
-		                  "2^32 sources, for which there is no format; split the type of "
-		                  "its targets",
+		                  "2^32 sources, which cannot be staged; divide the targets into "
+		                  "several types",
 		                  types->relations[idx].name);
 	rc = load_map(typed, types->relations[idx].target_type, "vertex_of_rank", index_bytes,
 	              &vertex_of_rank);

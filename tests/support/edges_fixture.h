@@ -183,6 +183,27 @@ static inline const char *edges_spec(int slot, const struct test_graph *graph, u
 	return spec_text[slot];
 }
 
+/* Opening fails with each allocation in turn, without a leak, until it has all that it needs. */
+static inline void assert_opens_after_failures(const char *spec, struct rung_edges_opts opts)
+{
+	const int fds = support_open_descriptors();
+	struct rung_edges *edges;
+	int64_t limit = 0;
+	int rc;
+
+	do {
+		rung__alloc_limit(limit++);
+		rc = open_edges(&spec, 1, opts, &edges);
+		rung__alloc_limit(-1);
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "allocation %d: %s", (int)limit,
+		          rung_last_error());
+		if (rc == 0)
+			rung_edges_close(edges);
+		cr_assert_eq(support_open_descriptors(), fds);
+	} while (rc < 0);
+	cr_assert_gt(limit, 9);
+}
+
 static inline int cancel_when_sorting(void *ctx, const char *step, unsigned long long done,
                                       unsigned long long total)
 {

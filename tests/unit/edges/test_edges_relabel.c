@@ -207,6 +207,29 @@ Test(edges_relabel, two_types_are_relabelled_with_a_map_each)
 	assert_relabels_two_types(relation_random(5000, 1, 8000), 0);
 }
 
+/* Fails with each allocation in turn, without leaving anything, until it has all that it needs. */
+static void assert_relabels_after_failures(struct rung_edges *edges, const void *vertex_of_rank,
+                                           const void *rank_of_source,
+                                           const struct rung__relabel_opts *with)
+{
+	const int fds = support_open_descriptors();
+	int64_t allowed = 0;
+	int rc;
+
+	do {
+		rung__alloc_limit(allowed++);
+		rc = relabel(edges, vertex_of_rank, rank_of_source, with);
+		rung__alloc_limit(-1);
+		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%s", rung_last_error());
+		cr_assert_eq(support_open_descriptors(), fds);
+		if (rc < 0)
+			assert_nothing_was_made();
+	} while (rc < 0);
+	cr_assert_gt(allowed, 15);
+	remove_output(4);
+	remove_output(5);
+}
+
 Test(edges_relabel, a_failed_relabelling_leaves_no_files)
 {
 	struct test_graph graph = test_graph_random(20000, 90000, 3, 4);
@@ -215,8 +238,7 @@ Test(edges_relabel, a_failed_relabelling_leaves_no_files)
 	struct rung__relabel_opts with = relabel_opts();
 	uint32_t *vertex_of_rank, *rank_of_vertex;
 	struct rung_edges *edges;
-	int64_t allowed = 0;
-	int rc, fds;
+	int fds;
 
 	make_maps(20000, &vertex_of_rank, &rank_of_vertex);
 	cr_assert_eq(open_edges(&spec, 1, DEFAULTS, &edges), 0);
@@ -241,18 +263,8 @@ Test(edges_relabel, a_failed_relabelling_leaves_no_files)
 	             "/5: exists");
 	remove_output(5);
 	assert_nothing_was_made();
-	do {
-		rung__alloc_limit(allowed++);
-		rc = relabel(edges, vertex_of_rank, rank_of_vertex, &with);
-		rung__alloc_limit(-1);
-		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%s", rung_last_error());
-		cr_assert_eq(support_open_descriptors(), fds);
-		if (rc < 0)
-			assert_nothing_was_made();
-	} while (rc < 0);
-	cr_assert_gt(allowed, 15);
-	remove_output(4);
-	remove_output(5);
+	cr_assert_eq(support_open_descriptors(), fds);
+	assert_relabels_after_failures(edges, vertex_of_rank, rank_of_vertex, &with);
 	signal(SIGXFSZ, SIG_IGN);
 	cr_assert_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
 	assert_error(relabel(edges, vertex_of_rank, rank_of_vertex, &with), RUNG_E_NOSPC,
@@ -334,25 +346,11 @@ Test(edges_relabel, nothing_leaks_if_two_types_are_relabelled_without_memory)
 	const struct rung__relabel_opts with = relabel_opts();
 	uint32_t *vertex_of_rank, *rank_of_source, *unused[2];
 	struct rung_edges *edges;
-	int64_t allowed = 0;
-	int rc, fds;
 
 	make_maps(60, &vertex_of_rank, &unused[0]);
 	make_maps(90, &unused[1], &rank_of_source);
 	cr_assert_eq(open_edges(&spec, 1, opts_of(&graph.csc, false), &edges), 0);
-	fds = support_open_descriptors();
-	do {
-		rung__alloc_limit(allowed++);
-		rc = relabel(edges, vertex_of_rank, rank_of_source, &with);
-		rung__alloc_limit(-1);
-		cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "%s", rung_last_error());
-		cr_assert_eq(support_open_descriptors(), fds);
-		if (rc < 0)
-			assert_nothing_was_made();
-	} while (rc < 0);
-	cr_assert_gt(allowed, 15);
-	remove_output(4);
-	remove_output(5);
+	assert_relabels_after_failures(edges, vertex_of_rank, rank_of_source, &with);
 	rung_edges_close(edges);
 	free(vertex_of_rank);
 	free(rank_of_source);

@@ -253,22 +253,7 @@ Test(edges_sort, nothing_leaks_whichever_allocation_fails)
 	specs[2] = in_place;
 	opts.graph.undirected = opts.graph.dedup = 1;
 	for (int i = 0; i < 3; i++) {
-		const int fds = support_open_descriptors();
-		struct rung_edges *edges;
-		int64_t limit = 0;
-		int rc;
-
-		do {
-			rung__alloc_limit(limit++);
-			rc = open_edges(&specs[i], 1, opts, &edges);
-			rung__alloc_limit(-1);
-			cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "allocation %d: %s", (int)limit,
-			          rung_last_error());
-			if (rc == 0)
-				rung_edges_close(edges);
-			cr_assert_eq(support_open_descriptors(), fds);
-		} while (rc < 0);
-		cr_assert_gt(limit, 9);
+		assert_opens_after_failures(specs[i], opts);
 		opts.graph.undirected = opts.graph.dedup = i == 0;
 	}
 	test_graph_fini(&graph);

@@ -160,24 +160,9 @@ Test(edges_typed_errors, nothing_leaks_whichever_allocation_fails)
 	snprintf(csc, sizeof(csc), "csc%s", csr + 3);
 	opts.memory_bytes = 1 << 20;
 	for (int i = 0; i < 3; i++) {
-		const int fds = support_open_descriptors();
-		struct rung_edges *edges;
-		int64_t limit = 0;
-		int rc;
-
 		opts.graph.dedup = i == 1;
 		opts.graph.reversed = i == 2;
-		do {
-			rung__alloc_limit(limit++);
-			rc = open_edges(&specs[i], 1, opts, &edges);
-			rung__alloc_limit(-1);
-			cr_assert(rc == 0 || rc == RUNG_E_NOMEM, "allocation %d: %s", (int)limit,
-			          rung_last_error());
-			if (rc == 0)
-				rung_edges_close(edges);
-			cr_assert_eq(support_open_descriptors(), fds);
-		} while (rc < 0);
-		cr_assert_gt(limit, 9);
+		assert_opens_after_failures(specs[i], opts);
 	}
 	test_graph_fini(&turned);
 	test_graph_fini(&graph);

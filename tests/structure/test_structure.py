@@ -14,9 +14,10 @@ LICENCE = "/* SPDX-License-Identifier: Apache-2.0 */\n"
 ROOMS = "include/rung:\nsrc:\nio: src\ntools: public\npython:\n"
 
 
-def run_check(*args):
+def run_check(*args, **variables):
     return subprocess.run([sys.executable, "-B", CHECK, *args], text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                          env={**os.environ, **variables}, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE)
 
 
 class TheTree(unittest.TestCase):
@@ -117,22 +118,54 @@ int rung__a(struct rung__read *s) { int file = s->rung__read(1); return file + *
                    "# SPDX-License-Identifier: Apache-2.0\nfrom .x import name\n")
         self.assertEqual(len(self.check()), 4)
 
-    def test_sizes(self):
+    def sizes(self, lines, function, files, readme):
+        """Write sources and a README of these sizes. @return what check.py prints, and exits with
+        """
+        self.source("src/long.c", "int x;\n" * (lines - 1))
+        self.source("src/function.c", "int rung__f(void)\n{\n" + "\n" * (function - 3) + "}\n")
+        self.write("src/f.py", "# SPDX-License-Identifier: Apache-2.0\n"
+                   "def f():\n" + "    1\n" * (function - 1))
+        for i in range(files):
+            self.source(f"io/f{i}.c", "")
+        self.write("README.md", "line\n" * readme)
+        done = run_check("--root", self.root)
+        return done.stderr.splitlines(), done.returncode
+
+    def test_sizes_up_to_their_limits(self):
+        self.assertEqual(self.sizes(500, 60, 20, 150), ([], 0))
+
+    def test_sizes_above_their_limits_are_warnings(self):
+        for sizes in ((501, 61, 21, 151), (650, 78, 26, 195)):
+            lines, function, files, readme = sizes
+            self.assertEqual(self.sizes(*sizes), ([
+                f"warning: files io ({files}, the limit is 20)",
+                f"warning: function src/f.py f ({function}, the limit is 60)",
+                f"warning: function src/function.c rung__f ({function}, the limit is 60)",
+                f"warning: lines README.md ({readme}, the limit is 150)",
+                f"warning: lines src/long.c ({lines}, the limit is 500)"], 0))
+
+    def test_sizes_far_above_their_limits_are_violations(self):
+        self.assertEqual(self.sizes(651, 79, 27, 196), ([
+            "violation: files io (27)",
+            "violation: function src/f.py f (79)",
+            "violation: function src/function.c rung__f (79)",
+            "violation: lines README.md (196)",
+            "violation: lines src/long.c (651)"], 1))
+
+    def test_a_warning_is_not_listed(self):
         self.source("src/long.c", "int x;\n" * 500)
-        self.source("src/function.c", "int rung__f(void)\n{\n" + "\n" * 58 + "}\n")
+        self.allow("501 lines src/long.c")
+        warning = "warning: lines src/long.c (501, the limit is 500)"
+        self.assertEqual(self.check(), [warning, "allowed.txt: lines src/long.c: 501 listed, "
+                                        "0 found; run tests/structure/check.py --shrink"])
+        self.assertEqual(self.check("--shrink"), [warning])
+        self.assertEqual(self.allowed(), [])
+
+    def test_wide_lines(self):
         self.source("src/wide.c", "\t" * 12 + "int x;\n" + "\t" * 12 + "int\n")
         self.write("docs/TABLE.md", "| " + "x" * 200 + "\n" + "y" * 101 + "\n")
-        self.write("src/f.py", "# SPDX-License-Identifier: Apache-2.0\ndef f():\n" + "    1\n" * 60)
-        self.assertEqual(self.check(), ["violation: function src/f.py f (61)",
-                                        "violation: function src/function.c rung__f (61)",
-                                        "violation: lines src/long.c (501)",
-                                        "violation: wide lines docs/TABLE.md",
+        self.assertEqual(self.check(), ["violation: wide lines docs/TABLE.md",
                                         "violation: wide lines src/wide.c"])
-
-    def test_a_folder_with_too_many_files(self):
-        for i in range(21):
-            self.source(f"io/f{i}.c", "")
-        self.assertEqual(self.check(), ["violation: files io (21)"])
 
     def test_names_with_two_meanings(self):
         self.source("src/a.h", "struct rung__twice { int x; };\n")
@@ -153,11 +186,13 @@ int rung__a(struct rung__read *s) { int file = s->rung__read(1); return file + *
         self.write("python/tests/test_left.py",
                    "# SPDX-License-Identifier: Apache-2.0\nlib.rung_left\n")
         self.assertEqual(self.check(), ["violation: public rung_left has no user"])
-        self.source("include/rung/many.h", "".join(
-            f"RUNG_API int rung_f{i}(void);\n" for i in range(129)))
-        self.source("tools/all.c", "".join(f"int x{i} = rung_f{i};\n" for i in range(129))
-                    + "int y = rung_left;\n")
-        self.assertEqual(self.check(), ["violation: public functions (131)"])
+        for more, printed in ((129, "warning: public functions (131, the limit is 130)"),
+                              (168, "violation: public functions (170)")):
+            self.source("include/rung/many.h", "".join(
+                f"RUNG_API int rung_f{i}(void);\n" for i in range(more)))
+            self.source("tools/all.c", "".join(f"int x{i} = rung_f{i};\n" for i in range(more))
+                        + "int y = rung_left;\n")
+            self.assertEqual(self.check(), [printed])
 
     def test_phrases_of_the_list_and_licences(self):
         self.write("tests/structure/words.txt", "# a comment\nbig endian\n")
@@ -196,37 +231,103 @@ int rung__a(struct rung__read *s) { int file = s->rung__read(1); return file + *
         self.source("src/a.c", "int  x ;\n")
         self.assertEqual(self.check(), ["violation: format src/a.c: run clang-format -i",
                                         "violation: format src/open.c: run clang-format -i"])
+        self.assertEqual(self.check("src/a.c"), ["violation: format src/a.c: run clang-format -i"])
+
+    def test_clang_format_reads_only_the_given_sources(self):
+        self.write(".clang-format", "BasedOnStyle: LLVM\n")
+        self.source("src/a.c", "")
+        self.write("bin/clang-format", "#!/bin/sh\necho version 14.\n"
+                   f'echo "$@" >>"{self.root}/called"\n')
+        os.chmod(os.path.join(self.root, "bin/clang-format"), 0o755)
+        run_check("--root", self.root, "src/a.c", "tests",
+                  PATH=f"{self.root}/bin:{os.environ['PATH']}")
+        with open(os.path.join(self.root, "called"), encoding="utf-8") as file:
+            self.assertEqual(file.read().splitlines(),
+                             ["--version", "--dry-run --style=file src/a.c"])
 
     def test_a_listed_violation_may_stay_but_not_grow(self):
-        self.source("src/long.c", "int x;\n" * 500)
-        self.allow("501 lines src/long.c")
+        self.source("src/long.c", "int x;\n" * 700)
+        self.allow("701 lines src/long.c")
         self.assertEqual(self.check(), [])
-        self.allow("500 lines src/long.c")
-        self.assertEqual(self.check(), ["violation: lines src/long.c (501, 500 are allowed)"])
+        self.allow("700 lines src/long.c")
+        self.assertEqual(self.check(), ["violation: lines src/long.c (701, 700 are allowed)"])
 
     def test_an_entry_that_has_shrunk_must_be_updated(self):
-        self.source("src/long.c", "int x;\n" * 500)
-        self.allow("510 lines src/long.c", "1 circle src/a -> src/b")
+        self.source("src/long.c", "int x;\n" * 700)
+        self.allow("710 lines src/long.c", "1 circle src/a -> src/b")
         self.assertEqual(len(self.check()), 2)
         self.assertEqual(self.check("--shrink"), [])
-        self.assertEqual(self.allowed(), ["501 lines src/long.c"])
+        self.assertEqual(self.allowed(), ["701 lines src/long.c"])
         self.assertEqual(self.check(), [])
 
     def test_shrink_adds_nothing(self):
-        self.source("src/long.c", "int x;\n" * 500)
+        self.source("src/long.c", "int x;\n" * 700)
         self.allow()
         self.assertEqual(len(self.check("--shrink")), 1)
         self.assertEqual(self.allowed(), [])
+
+    def test_paths_limit_what_is_reported(self):
+        """A line is reported for each file that it names: as a user, an owner, or in a circle."""
+        self.source("io/file.h", "int rung__file(void);\n")
+        self.source("io/file.c", "int rung__file(void) { return 0; }\n")
+        self.source("src/a.c", '#include "file.h"\n#include "deep.h"\n'
+                    "int rung__a(void) { return rung__file() + rung__b(); }\n")
+        self.source("src/b.c", "int rung__b(void) { return rung__a(); }\n")
+        self.source("io/deep.h", "/* big endian */\n")
+        self.write("src/c.c", "int x;\n" * 510 + "\t" * 13 + "\n")
+        self.write("docs/A.md", "[a](none.md)\n")
+        self.write("tests/structure/words.txt", "big endian\n")
+        circle = ["violation: circle src/a -> src/b", "violation: circle src/b -> src/a"]
+        includes = ["violation: include src/a.c -> io/deep.h",
+                    "violation: include src/a.c -> io/file.h"]
+        use = "violation: use src -> io/file: rung__file"
+        word = "violation: word io/deep.h big endian"
+        of_c = ["warning: lines src/c.c (511, the limit is 500)", "violation: licence src/c.c",
+                "violation: wide lines src/c.c"]
+        link = "violation: link docs/A.md: none.md: no such file or heading"
+        for paths, printed in (
+                (["src/open.c"], []), (["src/b.c"], circle), (["io/file.c"], [use]),
+                (["io/file.h"], [includes[1], use]), (["io/deep.h"], [includes[0], word]),
+                (["src/a.c"], [*circle, *includes, use]), (["src/c.c"], of_c),
+                (["docs/A.md", "src/c.c"], [of_c[0], of_c[1], link, of_c[2]]),
+                (["./docs/"], [link]), ([os.path.join(self.root, "docs/A.md")], [link])):
+            self.assertEqual(self.check(*paths), printed, paths)
+        self.assertEqual(len(self.check()), 10)
+
+    def test_paths_and_sizes_of_folders_and_markers(self):
+        for i in range(27):
+            self.source(f"io/f{i}.c", "")
+        self.source("src/a.c", "/* it lies behind, and is no format of its own */\n")
+        self.assertEqual(self.check("io/f1.c"), ["violation: files io (27)"])
+        self.assertEqual(self.check("src/a.c"),
+                         ["violation: markers src: too many; prose.py src prints them (4)"])
+        self.assertEqual(self.check("src/open.c"), [])
+
+    def test_paths_and_the_list(self):
+        self.source("src/long.c", "int x;\n" * 700)
+        self.allow("701 lines src/long.c", "2 lines src/shrunk.c")
+        self.assertEqual(self.check("src/long.c"), [])
+        self.assertEqual(self.check("src/open.c"), [])
+        self.assertEqual(len(self.check()), 1)
+        self.allow("700 lines src/long.c")
+        self.assertEqual(self.check("src/long.c"),
+                         ["violation: lines src/long.c (701, 700 are allowed)"])
+
+    def test_paths_that_are_usage_errors(self):
+        for args, message in ((["--shrink", "src/open.c"], "--shrink needs the whole tree"),
+                              (["src/none.c"], "src/none.c: no such file or folder")):
+            done = run_check("--root", self.root, *args)
+            self.assertEqual(done.returncode, 2)
+            self.assertIn(message, done.stderr)
 
     def test_links_of_documents(self):
         self.write("docs/A.md", "# A b, `c`\n\n[a](B.md) [b](B.md#a-title) [c](#a-b-c)\n"
                    "[d](https://example.org/x) `[e](none.md)`\n\n    [f](none.md)\n\n"
                    "```\n# [g](none.md)\n```\n")
         self.write("docs/B.md", "## A title\n\n[a](../README.md) [b](A.md#nothing) [c](../src)\n")
-        self.write("README.md", "line\n" * 151)
-        self.assertEqual(self.check(), [
-            "violation: README.md: more than 150 lines (151)",
-            "violation: link docs/B.md: A.md#nothing: no such file or heading"])
+        self.write("README.md", "line\n")
+        self.assertEqual(self.check(),
+                         ["violation: link docs/B.md: A.md#nothing: no such file or heading"])
         os.remove(os.path.join(self.root, "README.md"))
         self.assertIn("violation: link docs/B.md: ../README.md: no such file or heading",
                       self.check())

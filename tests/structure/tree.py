@@ -7,6 +7,7 @@ Definitions come from universal-ctags. The text is read with comments and litera
 """
 import ast
 import collections
+import functools
 import json
 import os
 import re
@@ -38,9 +39,14 @@ def unit_of(path):
 
 
 class Tree:
-    def __init__(self, root):
+    """checked: the paths to report on, those named or below a named folder; by default all"""
+
+    def __init__(self, root, names=()):
         self.root = root
         self.paths = sorted(self._list())
+        names = [os.path.relpath(os.path.join(root, name), root) for name in names] or ["."]
+        self.checked = {path for path in self.paths for name in names
+                        if name in (".", path) or path.startswith(name + "/")}
         self.texts = {path: self._read(path) for path in self.paths}
         self.c_paths = [p for p in self.paths if p.endswith(C_ENDINGS)]
         self.definitions, self.prototypes = self._ctags()
@@ -102,6 +108,7 @@ class Tree:
                 return candidate
         return None
 
+    @functools.cached_property
     def uses(self):
         """{(unit, unit of the definition): names}"""
         owners = collections.defaultdict(set)
@@ -131,7 +138,7 @@ class Tree:
         return found
 
     def imports(self):
-        """As uses(), of the Python package: module -> module, from import statements."""
+        """As uses, of the Python package: module -> module, from import statements."""
         modules = {p for p in self.product() if p.startswith("python/rung/") and p.endswith(".py")}
         found = collections.defaultdict(set)
         for path in modules:
@@ -146,8 +153,8 @@ class Tree:
         return found
 
     def python_functions(self):
-        """(path, name, line, end)"""
-        for path in self.paths:
+        """(path, name, line, end), of the checked files"""
+        for path in sorted(self.checked):
             if path.endswith(".py"):
                 for node in ast.walk(ast.parse(self.texts[path])):
                     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash
 # The Debian packages that rung needs, and functions that install them. Sourced by tools/demo.sh,
-# tests/run.sh, tools/wheel.sh and tools/release.sh.
+# tests/run.sh, tools/wheel.sh and tools/release.sh. tests/structure/test_packages.py finds programs
+# that scripts call and no list has.
 
 # shellcheck disable=SC2034   # the lists are read by the scripts that source this file
 RUNG_PACKAGES_BUILD=(gcc libc6-dev make cmake pkg-config git python3
@@ -11,13 +12,13 @@ RUNG_PACKAGES_BUILD=(gcc libc6-dev make cmake pkg-config git python3
 RUNG_PACKAGES_TEST=(g++ libcriterion-dev pandoc python3-numpy python3-pytest python3-venv
 	clang clang-format libomp-dev libclang-rt-14-dev
 	qemu-system-x86 qemu-system-common busybox-static cpio e2fsprogs fuse3 nbdkit libnbd-bin
-	curl iproute2 rsync doxygen universal-ctags zsh fish)
+	curl iproute2 rsync doxygen universal-ctags xz-utils zsh fish)
 # tools/wheel.sh, and the tests for aarch64
 # shellcheck disable=SC2034
 RUNG_PACKAGES_WHEEL=(gcc-aarch64-linux-gnu qemu-user-static dpkg-dev debian-archive-keyring
 	python3-venv)
-# shellcheck disable=SC2034   # tools/release.sh, with those for wheels
-RUNG_PACKAGES_RELEASE=(debhelper dh-python fakeroot lintian debootstrap xz-utils)
+# shellcheck disable=SC2034   # tools/release.sh, with those for tests and wheels
+RUNG_PACKAGES_RELEASE=(debhelper dh-python fakeroot lintian debootstrap)
 # shellcheck disable=SC2034
 RUNG_PACKAGES_BENCH=(fio)
 

@@ -38,30 +38,31 @@ def unit_of(path):
     return os.path.splitext(path)[0]
 
 
+def files(root):
+    """The paths of a tree's sources and texts."""
+    for name in os.listdir(root):
+        if name.endswith(TEXT_ENDINGS) and os.path.isfile(os.path.join(root, name)):
+            yield name
+    for top in FOLDERS:
+        for folder, folders, names in os.walk(os.path.join(root, top)):
+            folders[:] = [f for f in folders if f not in SKIPPED and not f.endswith(".egg-info")]
+            for name in names:
+                if name.endswith(TEXT_ENDINGS):
+                    yield os.path.relpath(os.path.join(folder, name), root)
+
+
 class Tree:
     """checked: the paths to report on, those named or below a named folder; by default all"""
 
     def __init__(self, root, names=()):
         self.root = root
-        self.paths = sorted(self._list())
+        self.paths = sorted(files(root))
         names = [os.path.relpath(os.path.join(root, name), root) for name in names] or ["."]
         self.checked = {path for path in self.paths for name in names
                         if name in (".", path) or path.startswith(name + "/")}
         self.texts = {path: self._read(path) for path in self.paths}
         self.c_paths = [p for p in self.paths if p.endswith(C_ENDINGS)]
         self.definitions, self.prototypes = self._ctags()
-
-    def _list(self):
-        for name in os.listdir(self.root):
-            if name.endswith(TEXT_ENDINGS) and os.path.isfile(os.path.join(self.root, name)):
-                yield name
-        for top in FOLDERS:
-            for folder, folders, names in os.walk(os.path.join(self.root, top)):
-                folders[:] = [f for f in folders
-                              if f not in SKIPPED and not f.endswith(".egg-info")]
-                for name in names:
-                    if name.endswith(TEXT_ENDINGS):
-                        yield os.path.relpath(os.path.join(folder, name), self.root)
 
     def _read(self, path):
         with open(os.path.join(self.root, path), encoding="utf-8") as file:

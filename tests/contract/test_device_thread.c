@@ -175,12 +175,12 @@ static void rows_are_copied_while_others_are_sorted(uint32_t file_count)
 	close_store();
 }
 
-Test(handoff, rows_are_copied_while_misses_of_another_request_are_sorted)
+Test(device_thread, rows_are_copied_while_misses_of_another_request_are_sorted)
 {
 	rows_are_copied_while_others_are_sorted(1);
 }
 
-Test(handoff, rows_are_copied_during_sorts_with_three_refill_threads)
+Test(device_thread, rows_are_copied_during_sorts_with_three_refill_threads)
 {
 	rows_are_copied_while_others_are_sorted(3);
 }
@@ -217,12 +217,12 @@ static void cuda_is_rarely_asked(uint64_t host_bytes)
 	close_store();
 }
 
-Test(handoff, cuda_is_rarely_polled_for_rows)
+Test(device_thread, cuda_is_rarely_polled_for_rows)
 {
 	cuda_is_rarely_asked(SOME_BYTES);
 }
 
-Test(handoff, cuda_is_rarely_polled_without_cold_rows)
+Test(device_thread, cuda_is_rarely_polled_without_cold_rows)
 {
 	cuda_is_rarely_asked(RUNG_BYTES_MAX);
 }
@@ -235,7 +235,7 @@ static void are_right(struct rung_ids ids, const uint64_t *ranks, void *out)
 	fixture_check(&f, ranks, ids.count, out, WIDTH);
 }
 
-Test(handoff, ids_in_plain_memory_are_read_before_the_gather_runs)
+Test(device_thread, ids_in_plain_memory_are_read_before_the_gather_runs)
 {
 	uint64_t ranks[MANY];
 	const struct rung_ids ids = { ranks, MANY, RUNG_U64, RUNG_RANKS };
@@ -264,7 +264,7 @@ Test(handoff, ids_in_plain_memory_are_read_before_the_gather_runs)
 	close_store();
 }
 
-Test(handoff, ids_in_plain_memory_may_have_any_type_and_space)
+Test(device_thread, ids_in_plain_memory_may_have_any_type_and_space)
 {
 	uint64_t ranks[MANY], vertices[MANY];
 	uint32_t narrow[MANY];
@@ -299,7 +299,7 @@ Test(handoff, ids_in_plain_memory_may_have_any_type_and_space)
 
 /* The early request's stream waits for a word that the host writes after the other request is
  * done. */
-Test(handoff, early_reads_leave_slots_for_other_requests)
+Test(device_thread, early_reads_leave_slots_for_other_requests)
 {
 	int (*wait_value)(cudaStream_t stream, unsigned long long at, uint32_t value,
 	                  unsigned flags);
@@ -341,7 +341,7 @@ Test(handoff, early_reads_leave_slots_for_other_requests)
 }
 
 /* The list's last read uses the last slot for early reads. */
-Test(handoff, a_list_that_takes_all_slots_for_early_reads_ends_once)
+Test(device_thread, a_list_that_takes_all_slots_for_early_reads_ends_once)
 {
 	struct rung_ids ids = { .dtype = RUNG_U64, .space = RUNG_RANKS };
 	uint64_t ranks[ROWS / APART], sent;

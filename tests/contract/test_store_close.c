@@ -24,7 +24,7 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 	return (int)rc;
 }
 
-Test(close, a_close_ends_while_a_read_is_stuck)
+Test(store_close, a_close_ends_while_a_read_is_stuck)
 {
 	static struct rung_store *left;
 	struct rung_request *request;
@@ -54,7 +54,7 @@ static void pause_refill(const struct script_read *read, struct script_fate *fat
 }
 
 /* The close measures its limit with a clock that cannot be set. */
-Test(close, setting_the_clock_while_a_store_closes_changes_nothing)
+Test(store_close, setting_the_clock_while_a_store_closes_changes_nothing)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .read_timeout_ms = 20000 };
 
@@ -77,7 +77,7 @@ static void block_refill(const struct script_read *read, struct script_fate *fat
 		usleep(1000);
 }
 
-Test(close, a_close_blocked_by_something_else_does_not_blame_reads)
+Test(store_close, a_close_blocked_by_something_else_does_not_blame_reads)
 {
 	static struct rung_store *left;
 
@@ -103,7 +103,7 @@ static void *close_store(void *arg)
 	return NULL;
 }
 
-Test(close, a_close_does_not_wait_for_rows_read_one_by_one)
+Test(store_close, a_close_does_not_wait_for_rows_read_one_by_one)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts) };
 	uint64_t run[RUN];

@@ -69,7 +69,7 @@ static struct rung_request *submit(uint64_t first, uint64_t count)
 	return request;
 }
 
-Test(faults, a_read_that_fails_once_is_retried)
+Test(store_faults, a_read_that_fails_once_is_retried)
 {
 	static const int errors[] = { EIO, EAGAIN, EINTR, ENODATA, ETIMEDOUT };
 
@@ -87,7 +87,7 @@ Test(faults, a_read_that_fails_once_is_retried)
 	}
 }
 
-Test(faults, short_reads_are_completed)
+Test(store_faults, short_reads_are_completed)
 {
 	open_rows(600, 8192, 0); /* several sectors, whether of 512 bytes or of 4096 */
 	support_fault.kind = SUPPORT_FAULT_SHORT;
@@ -97,7 +97,7 @@ Test(faults, short_reads_are_completed)
 	close_all();
 }
 
-Test(faults, completions_may_come_in_any_order)
+Test(store_faults, completions_may_come_in_any_order)
 {
 	open_over_faults(0);
 	support_fault.kind = SUPPORT_FAULT_REVERSED;
@@ -109,7 +109,7 @@ Test(faults, completions_may_come_in_any_order)
 	close_all();
 }
 
-Test(faults, a_bad_sector_fails_only_requests_for_its_row)
+Test(store_faults, a_bad_sector_fails_only_requests_for_its_row)
 {
 	struct rung_request *hit, *spared;
 	uint64_t step, first, bad;
@@ -145,7 +145,7 @@ Test(faults, a_bad_sector_fails_only_requests_for_its_row)
 	close_all();
 }
 
-Test(faults, a_read_that_always_fails_ends_after_a_bounded_number_of_tries)
+Test(store_faults, a_read_that_always_fails_ends_after_a_bounded_number_of_tries)
 {
 	struct rung_request *request;
 
@@ -161,7 +161,7 @@ Test(faults, a_read_that_always_fails_ends_after_a_bounded_number_of_tries)
 	close_all();
 }
 
-Test(faults, an_empty_read_is_reported_as_truncation)
+Test(store_faults, an_empty_read_is_reported_as_truncation)
 {
 	struct rung_request *request;
 
@@ -175,7 +175,7 @@ Test(faults, an_empty_read_is_reported_as_truncation)
 	close_all();
 }
 
-Test(faults, a_wait_with_a_limit_ends_while_the_device_is_silent)
+Test(store_faults, a_wait_with_a_limit_ends_while_the_device_is_silent)
 {
 	struct rung_request *request;
 
@@ -200,7 +200,7 @@ static void *release_soon(void *arg)
 	return arg;
 }
 
-Test(faults, closing_cancels_queued_reads_and_waits_for_reads_in_flight)
+Test(store_faults, closing_cancels_queued_reads_and_waits_for_reads_in_flight)
 {
 	pthread_t thread;
 
@@ -219,7 +219,7 @@ Test(faults, closing_cancels_queued_reads_and_waits_for_reads_in_flight)
 	close_all();
 }
 
-Test(faults, a_lost_device_fails_every_request_and_hangs_none)
+Test(store_faults, a_lost_device_fails_every_request_and_hangs_none)
 {
 	struct rung_request *requests[3];
 
@@ -242,7 +242,7 @@ Test(faults, a_lost_device_fails_every_request_and_hangs_none)
 	close_all();
 }
 
-Test(faults, a_device_lost_with_every_slot_in_flight_hangs_no_request)
+Test(store_faults, a_device_lost_with_every_slot_in_flight_hangs_no_request)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 4 };
 	struct rung_request *requests[3];

@@ -48,7 +48,7 @@ static void gather_twice(uint64_t seed)
 	}
 }
 
-Test(files, rows_arrive_whole_from_every_file)
+Test(store_files, rows_arrive_whole_from_every_file)
 {
 	static const uint64_t widths[] = { 512, 1000, 4096 };
 
@@ -71,7 +71,7 @@ Test(files, rows_arrive_whole_from_every_file)
 	}
 }
 
-Test(files, every_engine_and_way_to_read)
+Test(store_files, every_engine_and_way_to_read)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 
@@ -118,7 +118,7 @@ static void check_threads(uint32_t file_count, uint32_t threads, enum rung_engin
 	fixture_close(&f);
 }
 
-Test(files, several_threads_read_a_file)
+Test(store_files, several_threads_read_a_file)
 {
 	check_threads(1, 2, RUNG_ENGINE_PREAD);
 	check_threads(1, 3, RUNG_ENGINE_AUTO);
@@ -126,7 +126,7 @@ Test(files, several_threads_read_a_file)
 	check_threads(3, 5, RUNG_ENGINE_PREAD);
 }
 
-Test(files, threads_are_limited_by_counters_and_slots)
+Test(store_files, threads_are_limited_by_counters_and_slots)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 
@@ -154,7 +154,7 @@ Test(files, threads_are_limited_by_counters_and_slots)
 
 /* Rows that are near each other in the file have the same thread, except at the border of a block;
  * blocks are dealt evenly. */
-Test(files, blocks_of_a_file_are_dealt_to_its_threads)
+Test(store_files, blocks_of_a_file_are_dealt_to_its_threads)
 {
 	static const uint64_t sizes[] = { 1u << 18, 100000000, 10000000000 };
 
@@ -187,7 +187,7 @@ Test(files, blocks_of_a_file_are_dealt_to_its_threads)
 	}
 }
 
-Test(files, the_slots_of_all_files_are_in_the_budget)
+Test(store_files, the_slots_of_all_files_are_in_the_budget)
 {
 	uint64_t budget = 200u << 10;
 	const struct rung_plan_slots *slots;
@@ -206,7 +206,7 @@ Test(files, the_slots_of_all_files_are_in_the_budget)
 	fixture_close(&f);
 }
 
-Test(files, the_counters_cover_all_files)
+Test(store_files, the_counters_cover_all_files)
 {
 	uint64_t ids[ASKED], cold = 0;
 	struct rung_store_stats stats;
@@ -227,7 +227,7 @@ Test(files, the_counters_cover_all_files)
 	fixture_close(&f);
 }
 
-Test(files, each_range_has_its_timeout)
+Test(store_files, each_range_has_its_timeout)
 {
 	const uint32_t timeouts[] = { 5000, 0, 7000 };
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
@@ -253,7 +253,7 @@ Test(files, each_range_has_its_timeout)
 	fixture_close(&f);
 }
 
-Test(files, batches_can_be_announced)
+Test(store_files, batches_can_be_announced)
 {
 	struct rung_plan_opts plan_opts = RUNG_PLAN_OPTS_INIT;
 	uint64_t ids[4][ASKED];
@@ -285,7 +285,7 @@ Test(files, batches_can_be_announced)
 	fixture_close(&f);
 }
 
-Test(files, a_truncated_file_fails_its_own_rows_and_is_named)
+Test(store_files, a_truncated_file_fails_its_own_rows_and_is_named)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	const struct rung__layout *layout;
@@ -321,7 +321,7 @@ Test(files, a_truncated_file_fails_its_own_rows_and_is_named)
 	fixture_close(&f);
 }
 
-Test(files, all_files_are_shared_with_other_processes)
+Test(store_files, all_files_are_shared_with_other_processes)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	struct rung_store *shared, *own;
@@ -344,7 +344,7 @@ Test(files, all_files_are_shared_with_other_processes)
 	fixture_close(&f);
 }
 
-Test(files, contents_and_source_are_verified)
+Test(store_files, contents_and_source_are_verified)
 {
 	struct rung_verify_opts opts = RUNG_VERIFY_OPTS_INIT;
 	struct rung_verify_report report;
@@ -371,7 +371,7 @@ Test(files, contents_and_source_are_verified)
 	fixture_close(&f);
 }
 
-Test(files, a_missing_file_is_reported_at_open)
+Test(store_files, a_missing_file_is_reported_at_open)
 {
 	struct rung_dataset *ds;
 	char path[400];
@@ -386,7 +386,7 @@ Test(files, a_missing_file_is_reported_at_open)
 }
 
 /* An independent reader of the folder, which uses only the description of the format. */
-Test(files, the_command_finds_no_row_wrong)
+Test(store_files, the_command_finds_no_row_wrong)
 {
 	const char *rung = getenv("RUNG");
 	char line[1400];

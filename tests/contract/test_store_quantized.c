@@ -33,7 +33,7 @@ static void open_case(const struct quant_case *c, uint64_t host_bytes, enum rung
 	quant_open(&f, c, host_bytes, &opts);
 }
 
-Test(quantized, every_type_from_memory_and_from_files)
+Test(store_quantized, every_type_from_memory_and_from_files)
 {
 	static const uint64_t budgets[] = { 100u << 10, 256u << 10, RUNG_BYTES_MAX };
 
@@ -48,7 +48,7 @@ Test(quantized, every_type_from_memory_and_from_files)
 	}
 }
 
-Test(quantized, every_type_of_one_dataset)
+Test(store_quantized, every_type_of_one_dataset)
 {
 	for (unsigned t = 0; t < RUNG__ARRAY_LEN(types); t++) {
 		open_case(&cases[0], 96u << 10, types[t], RUNG_ENGINE_AUTO);
@@ -60,7 +60,7 @@ Test(quantized, every_type_of_one_dataset)
 	}
 }
 
-Test(quantized, pread_delivers_the_same_rows)
+Test(store_quantized, pread_delivers_the_same_rows)
 {
 	for (unsigned c = 0; c < RUNG__ARRAY_LEN(cases); c++) {
 		open_case(&cases[c], 128u << 10, RUNG_DTYPE_NONE, RUNG_ENGINE_PREAD);
@@ -69,7 +69,7 @@ Test(quantized, pread_delivers_the_same_rows)
 	}
 }
 
-Test(quantized, rows_have_the_type_that_was_staged_by_default)
+Test(store_quantized, rows_have_the_type_that_was_staged_by_default)
 {
 	struct rung_store_info info = { .size = sizeof(info) };
 
@@ -92,7 +92,7 @@ Test(quantized, rows_have_the_type_that_was_staged_by_default)
 	fixture_close(&f);
 }
 
-Test(quantized, other_types_are_refused)
+Test(store_quantized, other_types_are_refused)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	struct rung_store *store;
@@ -114,7 +114,7 @@ Test(quantized, other_types_are_refused)
 	fixture_close(&f);
 }
 
-Test(quantized, a_plan_as_if_quantized_opens_no_store)
+Test(store_quantized, a_plan_as_if_quantized_opens_no_store)
 {
 	static const struct quant_case plain = {
 		RUNG_QUANT_NONE, RUNG_SCALES_ROW, VERTICES, 128, RUNG_STAGE_PAD_NONE, 1
@@ -134,7 +134,7 @@ Test(quantized, a_plan_as_if_quantized_opens_no_store)
 	fixture_close(&f);
 }
 
-Test(quantized, outputs_narrower_than_a_decoded_row_are_refused)
+Test(store_quantized, outputs_narrower_than_a_decoded_row_are_refused)
 {
 	uint64_t rank = 0;
 	struct rung_ids ids;
@@ -149,7 +149,7 @@ Test(quantized, outputs_narrower_than_a_decoded_row_are_refused)
 	fixture_close(&f);
 }
 
-Test(quantized, attached_stores_choose_their_type)
+Test(store_quantized, attached_stores_choose_their_type)
 {
 	struct rung_store_opts opts = RUNG_STORE_OPTS_INIT;
 	char path[300];

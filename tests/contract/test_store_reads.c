@@ -5,7 +5,7 @@
 
 #include "script_store.h"
 
-Test(reads, a_failed_request_reads_no_more_rows_one_by_one)
+Test(store_reads, a_failed_request_reads_no_more_rows_one_by_one)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts) };
 	uint64_t run[RUN];
@@ -24,7 +24,7 @@ Test(reads, a_failed_request_reads_no_more_rows_one_by_one)
 	close_all();
 }
 
-Test(reads, a_request_that_waits_for_a_row_of_a_failed_one_gets_it)
+Test(store_reads, a_request_that_waits_for_a_row_of_a_failed_one_gets_it)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts) };
 	struct rung_request *fails, *waits;
@@ -59,7 +59,7 @@ static void shorten(const struct script_read *read, struct script_fate *fate)
 	fate->bytes_max = 1 + (uint32_t)(read->number * 37 % read->fetch.bytes);
 }
 
-Test(reads, short_reads_of_any_length_are_completed)
+Test(store_reads, short_reads_of_any_length_are_completed)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts) };
 
@@ -76,7 +76,7 @@ Test(reads, short_reads_of_any_length_are_completed)
 	}
 }
 
-Test(reads, a_tier_that_refuses_reads_fails_requests_and_leaks_nothing)
+Test(store_reads, a_tier_that_refuses_reads_fails_requests_and_leaks_nothing)
 {
 	struct rung_request *requests[3];
 	unsigned char *pool, resident;
@@ -103,7 +103,7 @@ Test(reads, a_tier_that_refuses_reads_fails_requests_and_leaks_nothing)
 	close_all();
 }
 
-Test(reads, a_file_truncated_after_open_fails_the_missing_rows)
+Test(store_reads, a_file_truncated_after_open_fails_the_missing_rows)
 {
 	static const enum rung_engine engines[] = { RUNG_ENGINE_PREAD, RUNG_ENGINE_IO_URING };
 	static const uint64_t here[] = { 2000, 2001, 2050 }, gone[] = { 2050, 2850 };

@@ -8,7 +8,7 @@
 #include "script_store.h"
 #include "share_fixture.h"
 
-Test(timeouts, a_late_read_fails_only_its_request)
+Test(store_timeouts, a_late_read_fails_only_its_request)
 {
 	static const uint64_t bad[] = { BAD_RANK, BAD_RANK + 1 };
 	struct rung_request *hit;
@@ -34,7 +34,7 @@ Test(timeouts, a_late_read_fails_only_its_request)
 	close_all();
 }
 
-Test(timeouts, a_range_has_its_timeout)
+Test(store_timeouts, a_range_has_its_timeout)
 {
 	static const uint64_t bad[] = { BAD_RANK, BAD_RANK + 1 };
 	const uint32_t timeouts[] = { TIMEOUT_MS, TIMEOUT_MS };
@@ -57,7 +57,7 @@ Test(timeouts, a_range_has_its_timeout)
 	close_all();
 }
 
-Test(timeouts, reads_stuck_in_every_slot_fail_requests_until_they_complete)
+Test(store_timeouts, reads_stuck_in_every_slot_fail_requests_until_they_complete)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts),
 		                        .requests_max = 6,
@@ -104,7 +104,7 @@ static void replace_all_rows(void)
 	}
 }
 
-Test(timeouts, a_late_read_uses_no_frame)
+Test(store_timeouts, a_late_read_uses_no_frame)
 {
 	static const uint64_t bad[] = { BAD_RANK };
 
@@ -122,7 +122,7 @@ Test(timeouts, a_late_read_uses_no_frame)
 	close_all();
 }
 
-Test(timeouts, slow_reads_do_not_delay_others)
+Test(store_timeouts, slow_reads_do_not_delay_others)
 {
 	/* the default timeout of 30 s is not reached */
 	struct rung_store_opts opts = { .size = sizeof(opts), .requests_max = 4, .no_merge = 1 };
@@ -150,7 +150,7 @@ Test(timeouts, slow_reads_do_not_delay_others)
 	close_all();
 }
 
-Test(timeouts, stuck_reads_block_no_other_reads)
+Test(store_timeouts, stuck_reads_block_no_other_reads)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts),
 		                        .queue_depth = 4096,
@@ -185,7 +185,7 @@ static void delay_all(const struct script_read *read, struct script_fate *fate)
 	fate->delay_ns = 150000000;
 }
 
-Test(timeouts, time_in_which_the_thread_did_not_run_is_not_counted)
+Test(store_timeouts, time_in_which_the_thread_did_not_run_is_not_counted)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .read_timeout_ms = 200 };
 
@@ -219,7 +219,7 @@ static struct rung_store *open_shared(uint32_t shared_timeout_ms, uint32_t timeo
 	return attached;
 }
 
-Test(timeouts, rows_stuck_in_another_process_are_read_again)
+Test(store_timeouts, rows_stuck_in_another_process_are_read_again)
 {
 	static const uint64_t bad[] = { BAD_RANK };
 	/* only the stuck read is late, however busy the machine is */
@@ -239,7 +239,7 @@ Test(timeouts, rows_stuck_in_another_process_are_read_again)
 	close_all();
 }
 
-Test(timeouts, a_failed_request_releases_only_its_own_frames)
+Test(store_timeouts, a_failed_request_releases_only_its_own_frames)
 {
 	static const uint64_t kept[] = { 2800 }, bad[] = { BAD_RANK }, both[] = { BAD_RANK, 2990 };
 	struct rung_store *attached = open_shared(0, 0), *sharing = f.store;

@@ -10,7 +10,8 @@ usage: check.py [--root DIR] [--shrink | PATH...]
   sizes      sources of at most 500 lines, functions of 60, folders of 20 source files, README.md
              of 150 lines
   width      lines of at most 100 columns (a tab is 8)
-  names      no struct, enum or function name with two meanings
+  names      no struct, enum or function name with two meanings; tests in C are in the suite with
+             the name of their file, because ctest runs no other
   public     at most 130 public functions, each used by the command, Python or a benchmark
   words      comments, messages and documents use no phrase of words.txt, and at most one marker
              phrase (prose.py) per 1,000 words in each top-level folder
@@ -202,6 +203,21 @@ def check_names(tree):
                             set(where))
 
 
+SUITE = re.compile(r"^(?:Test|TestSuite|ParameterizedTestParameters)\(\s*(\w+)|"
+                   r"^ParameterizedTest\([^,]*,\s*(\w+)", re.M)
+
+
+def check_suites(tree):
+    """ctest runs the suite with the name of the file, so a test in another one would not run."""
+    for path in tree.paths:
+        file = re.fullmatch(r"tests/(?:unit|contract)/(?:.+/)?test_(\w+)[.]c", path)
+        if file:
+            for names in sorted(set(SUITE.findall(tree.texts[path]))):
+                if "".join(names) != file.group(1):
+                    yield Violation(f"suite {path}: {''.join(names)} instead of {file.group(1)}",
+                                    1, {path})
+
+
 def check_public(tree):
     headers = {}
     for path in tree.paths:
@@ -303,7 +319,7 @@ def violations(tree, folder):
     found, warnings = {}, []
     for what, count, names, limit in [
             *check_rooms(tree, rooms), *check_circles(tree), *check_sizes(tree), *check_width(tree),
-            *check_names(tree), *check_public(tree), *check_words(tree, words),
+            *check_names(tree), *check_suites(tree), *check_public(tree), *check_words(tree, words),
             *check_format(tree), *check_licence(tree), *check_links(tree)]:
         if checked.isdisjoint(names):
             continue

@@ -179,6 +179,14 @@ int rung__a(struct rung__read *s) { int file = s->rung__read(1); return file + *
             "violation: name rung__both: a struct and a function in src/b.c, src/c.c",
             "violation: name rung__twice: a struct in io/a.h, src/a.h"])
 
+    def test_a_suite_with_another_name_than_its_file(self):
+        self.source("tests/unit/a/test_near.c", "TestSuite(far);\nTest(near, x)\n{\n}\n"
+                    "ParameterizedTest(struct case *c, distant, y)\n{\n}\n")
+        self.source("tests/stress/test_plain.c", "Test(any, x)\n{\n}\n")
+        self.assertEqual(self.check(), [
+            "violation: suite tests/unit/a/test_near.c: %s instead of near" % name
+            for name in ("distant", "far")])
+
     def test_a_public_function_without_a_user(self):
         self.source("include/rung/more.h", "RUNG_API int rung_used(void);\n"
                     "RUNG_API const char *\nrung_left(int x);\n")

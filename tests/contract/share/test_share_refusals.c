@@ -43,7 +43,7 @@ static void tear_down(void)
 	share_fixture_close(&s);
 }
 
-TestSuite(refusals, .init = set_up, .fini = tear_down);
+TestSuite(share_refusals, .init = set_up, .fini = tear_down);
 
 static void *answer(void *message)
 {
@@ -74,7 +74,7 @@ static void refuses(struct share_message *message, int status, const char *words
 	cr_assert_eq(share_fixture_descriptors(NULL), before, "%s", words);
 }
 
-Test(refusals, a_gpu_for_a_store_that_gathers_on_the_cpu)
+Test(share_refusals, a_gpu_for_a_store_that_gathers_on_the_cpu)
 {
 	const int gpu = 0;
 	struct rung_store_opts opts = { .size = sizeof(opts), .gpu = &gpu };
@@ -94,7 +94,7 @@ static void *stop_listening(void *arg)
 	return NULL;
 }
 
-Test(refusals, a_reset_connection_brings_no_descriptors)
+Test(share_refusals, a_reset_connection_brings_no_descriptors)
 {
 	struct rung_store_opts opts = { .size = sizeof(opts), .vertex_ids = 1 };
 	struct rung_store *store;
@@ -118,7 +118,7 @@ Test(refusals, a_reset_connection_brings_no_descriptors)
 	listen_fd = open("/dev/null", O_RDONLY); /* for tear_down to close */
 }
 
-Test(refusals, the_unchanged_offer_is_accepted)
+Test(share_refusals, the_unchanged_offer_is_accepted)
 {
 	struct rung_store *store;
 	uint64_t ids[300];
@@ -130,7 +130,7 @@ Test(refusals, the_unchanged_offer_is_accepted)
 	fixture_gather_and_check(&s.base, ids, 300);
 }
 
-Test(refusals, messages_that_are_not_an_offer)
+Test(share_refusals, messages_that_are_not_an_offer)
 {
 	struct share_message message = good;
 
@@ -148,7 +148,7 @@ Test(refusals, messages_that_are_not_an_offer)
 	refuses(&message, RUNG_E_FORMAT, "does not share a store");
 }
 
-Test(refusals, other_versions)
+Test(share_refusals, other_versions)
 {
 	struct share_message message = good;
 	char later[32];
@@ -168,7 +168,7 @@ Test(refusals, other_versions)
 	refuses(&message, RUNG_E_ABI, "the same build on both sides");
 }
 
-Test(refusals, descriptors_that_do_not_match_the_offer)
+Test(share_refusals, descriptors_that_do_not_match_the_offer)
 {
 	struct share_message message = good;
 	int other = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
@@ -202,7 +202,7 @@ static int memory(uint64_t bytes, unsigned char fill, unsigned seals)
 	return fd;
 }
 
-Test(refusals, memory_that_could_change)
+Test(share_refusals, memory_that_could_change)
 {
 	static const unsigned missing[] = { F_SEAL_SHRINK, F_SEAL_GROW, F_SEAL_WRITE };
 	struct share_message message = good;
@@ -220,7 +220,7 @@ Test(refusals, memory_that_could_change)
 	}
 }
 
-Test(refusals, a_map_with_entries_outside)
+Test(share_refusals, a_map_with_entries_outside)
 {
 	struct share_message message = good;
 	struct stat st;
@@ -233,7 +233,7 @@ Test(refusals, a_map_with_entries_outside)
 	close(message.fds[RUNG__OFFER_MAP]);
 }
 
-Test(refusals, invalid_row_placements)
+Test(share_refusals, invalid_row_placements)
 {
 	const unsigned seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL;
 	struct share_message message = good;
@@ -268,7 +268,7 @@ Test(refusals, invalid_row_placements)
 		refuses(&wrong, RUNG_E_FORMAT, words);                                             \
 	} while (0)
 
-Test(refusals, invalid_numbers)
+Test(share_refusals, invalid_numbers)
 {
 	const struct rung__shape *shape = &good.offer.shape;
 	struct share_message message = good;
@@ -344,7 +344,7 @@ static void refuses_files(uint64_t count, uint64_t block_rows, uint64_t row_stri
 	refuses(&message, RUNG_E_FORMAT, "layout");
 }
 
-Test(refusals, invalid_file_counts)
+Test(share_refusals, invalid_file_counts)
 {
 	struct share_message message = good;
 	const struct rung__layout *layout = &good.offer.shape.layout;
@@ -365,7 +365,7 @@ Test(refusals, invalid_file_counts)
 
 /* An offer that is accepted must be safe to gather from, correct or not. The sanitizers check
  * it. */
-Test(refusals, offers_with_random_bytes_are_refused_or_harmless)
+Test(share_refusals, offers_with_random_bytes_are_refused_or_harmless)
 {
 	unsigned char out[400];
 	unsigned before = share_fixture_descriptors(NULL);
@@ -386,7 +386,7 @@ Test(refusals, offers_with_random_bytes_are_refused_or_harmless)
 	cr_assert_eq(share_fixture_descriptors(NULL), before);
 }
 
-Test(refusals, shared_memory_cannot_be_written)
+Test(share_refusals, shared_memory_cannot_be_written)
 {
 	for (unsigned i = RUNG__OFFER_HOST; i <= RUNG__OFFER_MAP; i++) {
 		char name[64];
@@ -405,7 +405,7 @@ Test(refusals, shared_memory_cannot_be_written)
 	}
 }
 
-Test(refusals, an_attacher_short_of_descriptors_reports_it)
+Test(share_refusals, an_attacher_short_of_descriptors_reports_it)
 {
 	struct rlimit before, tight;
 	struct rung_store *store;
@@ -429,7 +429,7 @@ Test(refusals, an_attacher_short_of_descriptors_reports_it)
 	rung_store_close(store);
 }
 
-Test(refusals, a_silent_server_times_out)
+Test(share_refusals, a_silent_server_times_out)
 {
 	struct rung_store *store;
 
@@ -437,7 +437,7 @@ Test(refusals, a_silent_server_times_out)
 	cr_assert(strstr(rung_last_error(), "stopped or stuck"), "%s", rung_last_error());
 }
 
-Test(refusals, a_server_with_a_full_queue_times_out)
+Test(share_refusals, a_server_with_a_full_queue_times_out)
 {
 	struct sockaddr_un address;
 	struct rung_store *store;
@@ -455,7 +455,7 @@ Test(refusals, a_server_with_a_full_queue_times_out)
 		close(fds[i]);
 }
 
-Test(refusals, a_socket_of_another_program_is_reported)
+Test(share_refusals, a_socket_of_another_program_is_reported)
 {
 	int stream_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	struct sockaddr_un address;
@@ -471,7 +471,7 @@ Test(refusals, a_socket_of_another_program_is_reported)
 	listen_fd = stream_fd;
 }
 
-Test(refusals, clients_that_are_silent_or_send_garbage_block_no_other)
+Test(share_refusals, clients_that_are_silent_or_send_garbage_block_no_other)
 {
 	struct sockaddr_un address;
 	struct rung_store *store;

@@ -5,7 +5,7 @@
 
 #include "window_fixture.h"
 
-Test(store_window, a_row_that_cannot_be_read_ahead_fails_only_its_batch)
+Test(store_window_faults, a_row_that_cannot_be_read_ahead_fails_only_its_batch)
 {
 	uint64_t bad, offset;
 	bool has_failed = false;
@@ -45,7 +45,7 @@ Test(store_window, a_row_that_cannot_be_read_ahead_fails_only_its_batch)
 	fixture_close(&f);
 }
 
-Test(store_window, short_reads_ahead_are_completed)
+Test(store_window_faults, short_reads_ahead_are_completed)
 {
 	for (uint64_t width = 512; width <= 4096; width += 3584) {
 		stage(1, width);
@@ -81,7 +81,7 @@ static void stop_device(uint64_t n)
 	cr_assert_gt(atomic_load(&script.held), 0);
 }
 
-Test(store_window, batches_behind_a_stuck_sweep_fail_and_the_store_goes_on)
+Test(store_window_faults, batches_behind_a_stuck_sweep_fail_and_the_store_goes_on)
 {
 	stage(1, WIDTH);
 	for (unsigned window = 2; window <= 8; window += 6) {
@@ -103,7 +103,7 @@ Test(store_window, batches_behind_a_stuck_sweep_fail_and_the_store_goes_on)
 	fixture_close(&f);
 }
 
-Test(store_window, a_late_read_ahead_harms_no_other_batch)
+Test(store_window_faults, a_late_read_ahead_harms_no_other_batch)
 {
 	static const uint64_t widths[] = { 512, 4096 }; /* many rows in a slot; few */
 
@@ -133,7 +133,7 @@ static void *release_later(void *arg)
 	return arg;
 }
 
-Test(store_window, a_store_can_be_closed_during_a_sweep)
+Test(store_window_faults, a_store_can_be_closed_during_a_sweep)
 {
 	for (uint32_t file_count = 1; file_count <= 3; file_count += 2) {
 		pthread_t thread;
@@ -151,7 +151,7 @@ Test(store_window, a_store_can_be_closed_during_a_sweep)
 	}
 }
 
-Test(store_window, a_broken_engine_ends_the_sweep)
+Test(store_window_faults, a_broken_engine_ends_the_sweep)
 {
 	for (unsigned refuses = 0; refuses < 2; refuses++) {
 		stage(1, WIDTH);

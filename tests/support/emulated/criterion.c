@@ -2,6 +2,7 @@
 #include "criterion/criterion.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -119,11 +120,30 @@ static void run(const struct cr_test *test, const struct cr_test *suite, void *w
 	printf("FAILED: %s::%s, signal %d\n", test->suite, test->name, signal);
 }
 
-int main(void)
+/* @return the pattern after --filter, or one that selects all tests */
+static const char *filter_of(int argc, char **argv)
 {
+	for (int i = 1; i + 1 < argc; i++)
+		if (strcmp(argv[i], "--filter") == 0)
+			return argv[i + 1];
+	return "*";
+}
+
+static bool selected(const struct cr_test *test, const char *filter)
+{
+	char name[256];
+
+	snprintf(name, sizeof(name), "%s/%s", test->suite, test->name);
+	return fnmatch(filter, name, 0) == 0;
+}
+
+int main(int argc, char **argv)
+{
+	const char *filter = filter_of(argc, argv);
+
 	for (const struct cr_test *test = tests; test; test = test->next) {
 		const struct cr_test *suite = tests;
-		if (!test->name)
+		if (!test->name || !selected(test, filter))
 			continue;
 		while (suite && (suite->name || strcmp(suite->suite, test->suite) != 0))
 			suite = suite->next;

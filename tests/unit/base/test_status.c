@@ -86,18 +86,18 @@ Test(status, every_feature_reports_whether_it_is_built_in_and_why)
 
 /* ---- last error ---- */
 
-Test(last_error, it_is_empty_before_any_failure)
+Test(status, it_is_empty_before_any_failure)
 {
 	cr_assert_str_empty(rung_last_error());
 }
 
-Test(last_error, fail_records_the_message_and_returns_the_status)
+Test(status, fail_records_the_message_and_returns_the_status)
 {
 	cr_assert_eq(rung__fail(RUNG_E_RANGE, "%s: edge %d", "graph.npy", 7), RUNG_E_RANGE);
 	cr_assert_str_eq(rung_last_error(), "graph.npy: edge 7");
 }
 
-Test(last_error, a_failed_allocation_ends_with_the_reason)
+Test(status, a_failed_allocation_ends_with_the_reason)
 {
 	cr_assert_eq(rung__fail(RUNG_E_NOMEM, "x.npy: %d bytes", 8), RUNG_E_NOMEM);
 	cr_assert_str_eq(rung_last_error(), "x.npy: 8 bytes: out of memory");
@@ -109,14 +109,14 @@ Test(last_error, a_failed_allocation_ends_with_the_reason)
 	cr_assert_str_eq(rung_last_error(), "x.npy: Cannot allocate memory");
 }
 
-Test(last_error, it_may_be_an_argument_of_the_next_failure)
+Test(status, it_may_be_an_argument_of_the_next_failure)
 {
 	(void)rung__fail(RUNG_E_IO, "inner");
 	(void)rung__fail(RUNG_E_IO, "outer: %s", rung_last_error());
 	cr_assert_str_eq(rung_last_error(), "outer: inner");
 }
 
-Test(last_error, a_message_that_is_too_long_is_cut_and_terminated)
+Test(status, a_message_that_is_too_long_is_cut_and_terminated)
 {
 	static char longer[3 * RUNG__ERROR_BYTES];
 
@@ -127,7 +127,7 @@ Test(last_error, a_message_that_is_too_long_is_cut_and_terminated)
 	cr_assert_str_eq(rung_last_error(), "short");
 }
 
-Test(last_error, the_least_budget_is_kept_until_the_next_failure)
+Test(status, the_least_budget_is_kept_until_the_next_failure)
 {
 	cr_assert_eq(rung_last_error_min_bytes(), 0);
 	cr_assert_eq(rung__fail_min_bytes(UINT64_C(1) << 40, "at least %d", 5), RUNG_E_INVAL);
@@ -137,13 +137,13 @@ Test(last_error, the_least_budget_is_kept_until_the_next_failure)
 	cr_assert_eq(rung_last_error_min_bytes(), 0);
 }
 
-Test(last_error, restored_text_is_not_used_as_a_format)
+Test(status, restored_text_is_not_used_as_a_format)
 {
 	cr_assert_eq(rung__fail_text(RUNG_E_IO, "100%s of %n"), RUNG_E_IO);
 	cr_assert_str_eq(rung_last_error(), "100%s of %n");
 }
 
-Test(last_error, errno_becomes_a_status_and_its_text_is_appended)
+Test(status, errno_becomes_a_status_and_its_text_is_appended)
 {
 	static const struct {
 		int err, status;
@@ -177,7 +177,7 @@ static void *fail_in_a_thread(void *arg)
 	return NULL;
 }
 
-Test(last_error, each_thread_has_its_own_error)
+Test(status, each_thread_has_its_own_error)
 {
 	struct seen seen;
 	pthread_t thread;
@@ -208,7 +208,7 @@ struct newer_opts {
 	uint64_t colour;
 };
 
-Test(options, null_leaves_the_defaults)
+Test(status, null_leaves_the_defaults)
 {
 	struct known_opts opts = { .depth = 64, .width = 3 };
 
@@ -217,7 +217,7 @@ Test(options, null_leaves_the_defaults)
 	cr_assert_eq(opts.width, 3);
 }
 
-Test(options, the_same_size_is_copied)
+Test(status, the_same_size_is_copied)
 {
 	struct known_opts given = { .size = sizeof(given), .depth = 5, .width = 6 };
 	struct known_opts opts = { 0 };
@@ -227,7 +227,7 @@ Test(options, the_same_size_is_copied)
 	cr_assert_eq(opts.width, 6);
 }
 
-Test(options, an_older_caller_leaves_newer_fields_alone)
+Test(status, an_older_caller_leaves_newer_fields_alone)
 {
 	struct {
 		struct older_opts opts;
@@ -244,7 +244,7 @@ Test(options, an_older_caller_leaves_newer_fields_alone)
 	cr_assert_eq(opts.width, 3);
 }
 
-Test(options, a_newer_caller_without_new_options_is_accepted)
+Test(status, a_newer_caller_without_new_options_is_accepted)
 {
 	struct newer_opts given = { .known = { .size = sizeof(given), .depth = 5, .width = 6 } };
 	struct known_opts opts = { 0 };
@@ -253,7 +253,7 @@ Test(options, a_newer_caller_without_new_options_is_accepted)
 	cr_assert_eq(opts.width, 6);
 }
 
-Test(options, a_newer_caller_with_a_new_option_is_rejected)
+Test(status, a_newer_caller_with_a_new_option_is_rejected)
 {
 	struct newer_opts given = { .known = { .size = sizeof(given), .depth = 5 },
 		                    .colour = (uint64_t)1 << 56 };
@@ -266,7 +266,7 @@ Test(options, a_newer_caller_with_a_new_option_is_rejected)
 	cr_assert_eq(opts.depth, 64, "options were copied though the call failed");
 }
 
-Test(options, a_struct_without_its_size_is_rejected)
+Test(status, a_struct_without_its_size_is_rejected)
 {
 	struct known_opts given = { .depth = 5 };
 	struct known_opts opts = { .depth = 64 };
@@ -279,7 +279,7 @@ Test(options, a_struct_without_its_size_is_rejected)
 
 /* ---- sizes ---- */
 
-Test(sizes, products_and_sums_above_64_bits_are_detected)
+Test(status, products_and_sums_above_64_bits_are_detected)
 {
 	uint64_t out = 77;
 
@@ -295,7 +295,7 @@ Test(sizes, products_and_sums_above_64_bits_are_detected)
 	cr_assert_eq(out, UINT64_MAX);
 }
 
-Test(sizes, aligning_rounds_to_the_neighbouring_multiple)
+Test(status, aligning_rounds_to_the_neighbouring_multiple)
 {
 	for (uint64_t x = 0; x < 2000; x++) {
 		uint64_t down = rung__align_down(x, 512), up = rung__align_up(x, 512);
@@ -305,7 +305,7 @@ Test(sizes, aligning_rounds_to_the_neighbouring_multiple)
 	}
 }
 
-Test(sizes, ids_of_both_widths_are_stored)
+Test(status, ids_of_both_widths_are_stored)
 {
 	uint32_t narrow[2] = { 0, 0 };
 	uint64_t wide[2] = { 0, 0 };
@@ -320,7 +320,7 @@ Test(sizes, ids_of_both_widths_are_stored)
 
 /* ---- memory ---- */
 
-Test(memory, counts_that_overflow_give_null)
+Test(status, counts_that_overflow_give_null)
 {
 	void *one = rung__malloc_array(1, 1);
 
@@ -332,7 +332,7 @@ Test(memory, counts_that_overflow_give_null)
 	rung__free(one);
 }
 
-Test(memory, allocating_zero_bytes_returns_a_pointer)
+Test(status, allocating_zero_bytes_returns_a_pointer)
 {
 	void *ptrs[] = { rung__malloc(0),
 		         rung__zalloc(0),
@@ -347,7 +347,7 @@ Test(memory, allocating_zero_bytes_returns_a_pointer)
 	}
 }
 
-Test(memory, aligned_memory_is_aligned)
+Test(status, aligned_memory_is_aligned)
 {
 	for (size_t align = 64; align <= 65536; align *= 2) {
 		unsigned char *ptr = rung__malloc_aligned(align, 100);
@@ -359,7 +359,7 @@ Test(memory, aligned_memory_is_aligned)
 	}
 }
 
-Test(memory, large_memory_is_usable_to_its_last_byte)
+Test(status, large_memory_is_usable_to_its_last_byte)
 {
 	const uint64_t sizes[] = { 1,        4095,           (4u << 20) - 1,
 		                   4u << 20, (4u << 20) + 1, (7u << 20) + 12345 };
@@ -375,7 +375,7 @@ Test(memory, large_memory_is_usable_to_its_last_byte)
 	}
 }
 
-Test(memory, the_limit_allows_exactly_n_allocations)
+Test(status, the_limit_allows_exactly_n_allocations)
 {
 	void *first, *second, *text;
 

@@ -228,7 +228,7 @@ static void teardown(void)
 	}
 }
 
-TestSuite(tables_of, .init = setup, .fini = teardown);
+TestSuite(tables, .init = setup, .fini = teardown);
 
 static struct rung_plan_opts plan_opts(uint64_t host_bytes)
 {
@@ -289,7 +289,7 @@ static uint64_t whole_bytes(const struct rung_plan_table *tables, size_t count)
 	return sum;
 }
 
-Test(tables_of, no_split_in_a_sweep_saves_more_time)
+Test(tables, no_split_in_a_sweep_saves_more_time)
 {
 	struct rung_plan_table tables[TABLES];
 	const size_t count = list_tables(tables, false);
@@ -325,7 +325,7 @@ Test(tables_of, no_split_in_a_sweep_saves_more_time)
 	}
 }
 
-Test(tables_of, plans_with_the_result_hold_what_it_states)
+Test(tables, plans_with_the_result_hold_what_it_states)
 {
 	struct rung_plan_table tables[2 * TABLES];
 	const size_t count = list_tables(tables, true);
@@ -349,7 +349,7 @@ Test(tables_of, plans_with_the_result_hold_what_it_states)
 	}
 }
 
-Test(tables_of, lists_that_lack_the_rest_of_a_block_can_be_planned)
+Test(tables, lists_that_lack_the_rest_of_a_block_can_be_planned)
 {
 	struct rung_plan_table tables[2 * TABLES];
 	struct rung_plan_opts opts = plan_opts(RUNG_BYTES_MAX);
@@ -368,7 +368,7 @@ Test(tables_of, lists_that_lack_the_rest_of_a_block_can_be_planned)
 	}
 }
 
-Test(tables_of, a_budget_for_everything_is_not_spent_beyond_it)
+Test(tables, a_budget_for_everything_is_not_spent_beyond_it)
 {
 	const uint64_t budgets[] = { RUNG_BYTES_MAX, 1u << 30 };
 
@@ -387,7 +387,7 @@ Test(tables_of, a_budget_for_everything_is_not_spent_beyond_it)
 	}
 }
 
-Test(tables_of, one_table_gets_the_whole_budget)
+Test(tables, one_table_gets_the_whole_budget)
 {
 	struct rung_plan_table tables[TABLES];
 	const struct rung_plan_opts opts = plan_opts(500000);
@@ -398,7 +398,7 @@ Test(tables_of, one_table_gets_the_whole_budget)
 	cr_assert_gt(tables[1].hits, 0);
 }
 
-Test(tables_of, a_budget_too_small_names_the_table_and_the_least_that_works)
+Test(tables, a_budget_too_small_names_the_table_and_the_least_that_works)
 {
 	struct rung_plan_table tables[2 * TABLES];
 	const size_t count = list_tables(tables, true);
@@ -415,7 +415,7 @@ Test(tables_of, a_budget_too_small_names_the_table_and_the_least_that_works)
 	assert_error(rung_plan_tables(&opts, &tables[1], 1), RUNG_E_INVAL, parents[1]);
 }
 
-Test(tables_of, the_default_budget_is_that_of_a_plan)
+Test(tables, the_default_budget_is_that_of_a_plan)
 {
 	struct rung_plan_table tables[TABLES];
 	const size_t count = list_tables(tables, false);
@@ -426,7 +426,7 @@ Test(tables_of, the_default_budget_is_that_of_a_plan)
 		cr_assert_eq(tables[t].bytes, widths[t] * VERTICES); /* half of the free memory */
 }
 
-Test(tables_of, slow_reads_of_wide_rows_count_more)
+Test(tables, slow_reads_of_wide_rows_count_more)
 {
 	struct rung_plan_table tables[TABLES];
 	const size_t count = list_tables(tables, false);
@@ -447,7 +447,7 @@ Test(tables_of, slow_reads_of_wide_rows_count_more)
 		cr_assert_gt(tables[1].bytes, before);
 }
 
-Test(tables_of, wrong_tables_are_refused)
+Test(tables, wrong_tables_are_refused)
 {
 	struct rung_plan_table tables[TABLES];
 	struct rung_plan_opts opts = plan_opts(1 << 20);
@@ -461,7 +461,7 @@ Test(tables_of, wrong_tables_are_refused)
 	assert_error(rung_plan_tables(&opts, tables, TABLES), RUNG_E_ABI, "rung_plan_table");
 }
 
-Test(tables_of, every_failed_allocation_is_reported)
+Test(tables, every_failed_allocation_is_reported)
 {
 	const struct rung_plan_opts opts = plan_opts(400000);
 

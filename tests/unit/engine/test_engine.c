@@ -373,7 +373,7 @@ Test(engine, passthrough_works_or_reports_the_reason)
 	cr_assert_null(reader.engine);
 }
 
-Test(ring, a_read_across_registered_pieces_uses_none)
+Test(engine, a_read_across_registered_pieces_uses_none)
 {
 	struct rung__engine ring = { .piece_count = 3, .piece_shift = 18 };
 	struct rung__fetch fetch = { .to = (1 << 18) - 512, .bytes = 512 };
@@ -387,7 +387,7 @@ Test(ring, a_read_across_registered_pieces_uses_none)
 	cr_assert_eq(rung__ring_piece(&ring, &fetch), -1);
 }
 
-Test(store, statistics_report_the_step_in_use_and_why_not_the_others)
+Test(engine, statistics_report_the_step_in_use_and_why_not_the_others)
 {
 	struct store_fixture f;
 	struct rung_store_stats stats = { .size = sizeof(stats) };

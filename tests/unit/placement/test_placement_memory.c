@@ -8,7 +8,7 @@
 
 #include "placement_fixture.h"
 
-Test(place_memory, the_hottest_rows_are_bound_to_the_nearest_node_before_they_are_read)
+Test(placement_memory, the_hottest_rows_are_bound_to_the_nearest_node_before_they_are_read)
 {
 	const struct rung_placement *placement;
 	struct rung_store_stats stats;
@@ -45,7 +45,7 @@ Test(place_memory, the_hottest_rows_are_bound_to_the_nearest_node_before_they_ar
 	close_all();
 }
 
-Test(place_memory, pages_on_other_nodes_are_counted)
+Test(placement_memory, pages_on_other_nodes_are_counted)
 {
 	struct rung_store_stats stats;
 
@@ -61,7 +61,7 @@ Test(place_memory, pages_on_other_nodes_are_counted)
 	close_all();
 }
 
-Test(place_memory, a_store_works_without_permission_to_bind)
+Test(placement_memory, a_store_works_without_permission_to_bind)
 {
 	struct rung_store_stats stats;
 
@@ -83,7 +83,7 @@ Test(place_memory, a_store_works_without_permission_to_bind)
 	close_all();
 }
 
-Test(place_memory, without_permission_to_query_the_placement_is_unknown)
+Test(placement_memory, without_permission_to_query_the_placement_is_unknown)
 {
 	struct rung_store_stats stats;
 
@@ -101,7 +101,7 @@ Test(place_memory, without_permission_to_query_the_placement_is_unknown)
 	close_all();
 }
 
-Test(place_memory, a_node_that_is_too_small_is_an_error_before_anything_is_touched)
+Test(placement_memory, a_node_that_is_too_small_is_an_error_before_anything_is_touched)
 {
 	struct rung_plan_opts opts = plain;
 
@@ -126,7 +126,7 @@ Test(place_memory, a_node_that_is_too_small_is_an_error_before_anything_is_touch
 	close_all();
 }
 
-Test(place_memory, exceeding_the_control_group_is_an_error)
+Test(placement_memory, exceeding_the_control_group_is_an_error)
 {
 	struct rung_plan_opts opts = plain;
 
@@ -143,7 +143,7 @@ Test(place_memory, exceeding_the_control_group_is_an_error)
 	close_all();
 }
 
-Test(place_memory, a_cpuset_of_one_node_is_obeyed_and_limits_memory)
+Test(placement_memory, a_cpuset_of_one_node_is_obeyed_and_limits_memory)
 {
 	struct rung_plan_opts opts = plain;
 
@@ -160,7 +160,7 @@ Test(place_memory, a_cpuset_of_one_node_is_obeyed_and_limits_memory)
 	close_all();
 }
 
-Test(place_memory, an_existing_memory_policy_is_kept)
+Test(placement_memory, an_existing_memory_policy_is_kept)
 {
 	begin(60);
 	policy = 3; /* MPOL_INTERLEAVE */
@@ -177,7 +177,7 @@ Test(place_memory, an_existing_memory_policy_is_kept)
 	close_all();
 }
 
-Test(place_memory, nothing_is_placed_on_request_or_with_one_node)
+Test(placement_memory, nothing_is_placed_on_request_or_with_one_node)
 {
 	struct rung_plan_opts opts = plain;
 
@@ -195,7 +195,7 @@ Test(place_memory, nothing_is_placed_on_request_or_with_one_node)
 	close_all();
 }
 
-Test(place_memory, an_unknown_node_is_rejected)
+Test(placement_memory, an_unknown_node_is_rejected)
 {
 	struct rung_plan_opts opts = plain;
 
@@ -216,7 +216,7 @@ Test(place_memory, an_unknown_node_is_rejected)
 	close_all();
 }
 
-Test(place_memory, an_unreadable_topology_is_not_an_error)
+Test(placement_memory, an_unreadable_topology_is_not_an_error)
 {
 	begin(60);
 	support_put(root, "/sys/devices/system/node/node1/distance", "x y\n");
@@ -228,7 +228,7 @@ Test(place_memory, an_unreadable_topology_is_not_an_error)
 	close_all();
 }
 
-Test(place_memory, shared_memory_is_bound_too)
+Test(placement_memory, shared_memory_is_bound_too)
 {
 	char path[300];
 	struct rung_store_opts opts = { .size = sizeof(opts), .share_path = path };
@@ -259,7 +259,7 @@ static const struct rung_plan_opts *gpu_opts(unsigned gpu_count)
 	return &opts;
 }
 
-Test(place_memory, gpus_have_the_hottest_rows_at_their_node)
+Test(placement_memory, gpus_have_the_hottest_rows_at_their_node)
 {
 	static const struct rung_store_opts small = { .size = sizeof(small),
 		                                      .batch_rows_max = 1u << 12 };
@@ -279,7 +279,7 @@ Test(place_memory, gpus_have_the_hottest_rows_at_their_node)
 	close_all();
 }
 
-Test(place_memory, gpus_at_several_nodes_share_rows_in_blocks)
+Test(placement_memory, gpus_at_several_nodes_share_rows_in_blocks)
 {
 	static const struct rung_store_opts small = { .size = sizeof(small),
 		                                      .batch_rows_max = 1u << 12 };
@@ -306,7 +306,7 @@ Test(place_memory, gpus_at_several_nodes_share_rows_in_blocks)
 	close_all();
 }
 
-Test(place_memory, any_failed_allocation_is_an_error)
+Test(placement_memory, any_failed_allocation_is_an_error)
 {
 	int rc = RUNG_E_NOMEM;
 

@@ -49,7 +49,7 @@ static void begin(void)
 	describe(BOTH_TYPES, ALL_RELATIONS, TRAINING);
 }
 
-TestSuite(typed_description, .init = begin, .fini = teardown, .timeout = 300);
+TestSuite(description_typed, .init = begin, .fini = teardown, .timeout = 300);
 
 /* Describe one more relation of the given members. */
 static void add_relation(const char *relation)
@@ -74,7 +74,7 @@ static void in_folder(const char *spec, const char *name)
 	cr_assert_str_eq(spec, wanted);
 }
 
-Test(typed_description, types_and_relations_are_filled_in)
+Test(description_typed, types_and_relations_are_filled_in)
 {
 	struct rung_preset *preset = opened(EVERYTHING);
 	const struct rung_stage_type *paper = &preset->types[0], *author = &preset->types[1];
@@ -111,7 +111,7 @@ Test(typed_description, types_and_relations_are_filled_in)
 }
 
 /* Nothing of a typed graph is also described as an untyped one. */
-Test(typed_description, untyped_members_are_empty)
+Test(description_typed, untyped_members_are_empty)
 {
 	struct rung_preset *preset = opened(EVERYTHING);
 
@@ -125,7 +125,7 @@ Test(typed_description, untyped_members_are_empty)
 	rung_preset_close(preset);
 }
 
-Test(typed_description, a_key_of_typed_graphs_makes_one_type_typed)
+Test(description_typed, a_key_of_typed_graphs_makes_one_type_typed)
 {
 	static const char *const relations[] = { CITES ", \"rows\": \"range:0,300\"",
 		                                 CITES ", \"reversed\": true",
@@ -158,7 +158,7 @@ Test(typed_description, a_key_of_typed_graphs_makes_one_type_typed)
 	rung_preset_close(preset);
 }
 
-Test(typed_description, features_stay_required_without_types)
+Test(description_typed, features_stay_required_without_types)
 {
 	describe("{" AUTHOR "}",
 	         "{\"name\": \"knows\", \"source\": \"author\", \"target\": "
@@ -167,7 +167,7 @@ Test(typed_description, features_stay_required_without_types)
 	refused(RUNG_E_FORMAT, "vertex_types[0].features: is missing");
 }
 
-Test(typed_description, edge_rows_and_fanouts)
+Test(description_typed, edge_rows_and_fanouts)
 {
 	struct rung_preset *preset;
 
@@ -190,7 +190,7 @@ Test(typed_description, edge_rows_and_fanouts)
 }
 
 /* csc: has the lists of the targets, csr: those of the sources, of the edges as they are stored. */
-Test(typed_description, columns_belong_to_one_end)
+Test(description_typed, columns_belong_to_one_end)
 {
 	struct rung_preset *preset;
 	char relation[600], braced[610];
@@ -223,7 +223,7 @@ Test(typed_description, columns_belong_to_one_end)
 	}
 }
 
-Test(typed_description, quantize_is_as_the_option)
+Test(description_typed, quantize_is_as_the_option)
 {
 	static const struct {
 		const char *text;
@@ -257,7 +257,7 @@ Test(typed_description, quantize_is_as_the_option)
 	        "vertex_types[1].quantize: is given, but the type has no \"features\"");
 }
 
-Test(typed_description, wrong_names_and_ends_are_refused)
+Test(description_typed, wrong_names_and_ends_are_refused)
 {
 	relation_refused(CITES, "relations[3].name: 'cites' from 'paper' to 'paper' is an earlier");
 	relation_refused("\"name\": \"w\", \"source\": \"venue\", \"target\": \"paper\", "
@@ -285,7 +285,7 @@ Test(typed_description, wrong_names_and_ends_are_refused)
 	rung_preset_close(opened(EVERYTHING));
 }
 
-Test(typed_description, only_requested_parts_are_opened)
+Test(description_typed, only_requested_parts_are_opened)
 {
 	struct rung_preset *preset;
 
@@ -305,7 +305,7 @@ Test(typed_description, only_requested_parts_are_opened)
 	rung_preset_close(preset);
 }
 
-Test(typed_description, every_allocation_that_fails_is_reported)
+Test(description_typed, every_allocation_that_fails_is_reported)
 {
 	const int descriptors = support_open_descriptors();
 	struct rung_preset *preset = NULL;

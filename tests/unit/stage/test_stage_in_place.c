@@ -27,7 +27,7 @@ static void setup_in_place(void)
 	opts.in_place = 1;
 }
 
-TestSuite(in_place, .init = setup_in_place, .fini = teardown, .timeout = 120);
+TestSuite(stage_in_place, .init = setup_in_place, .fini = teardown, .timeout = 120);
 
 static struct rung_dataset *opened(void)
 {
@@ -81,7 +81,7 @@ static void check_rows(uint64_t host_rows)
 	free(rows);
 }
 
-Test(in_place, no_row_is_copied_and_every_row_is_read)
+Test(stage_in_place, no_row_is_copied_and_every_row_is_read)
 {
 	static const uint64_t host_rows[] = { 20, 300, 10 * VERTICES };
 	struct rung_dataset *ds = opened();
@@ -102,7 +102,7 @@ Test(in_place, no_row_is_copied_and_every_row_is_read)
 		check_rows(host_rows[i]);
 }
 
-Test(in_place, rows_of_members_and_raw_files_can_stay)
+Test(stage_in_place, rows_of_members_and_raw_files_can_stay)
 {
 	char spec[800], raw[300];
 	size_t bytes;
@@ -127,7 +127,7 @@ Test(in_place, rows_of_members_and_raw_files_can_stay)
 	free(data);
 }
 
-Test(in_place, rows_that_are_not_stored_verbatim_are_rejected)
+Test(stage_in_place, rows_that_are_not_stored_verbatim_are_rejected)
 {
 	char spec[400], text[20 * VERTICES], *at = text;
 	const char *const stripes[] = { dir };
@@ -155,7 +155,7 @@ Test(in_place, rows_that_are_not_stored_verbatim_are_rejected)
 	does_not_stage("cannot be padded or striped");
 }
 
-Test(in_place, rows_cannot_stay_in_the_dataset_that_is_replaced)
+Test(stage_in_place, rows_cannot_stay_in_the_dataset_that_is_replaced)
 {
 	char staged[320];
 
@@ -168,7 +168,7 @@ Test(in_place, rows_cannot_stay_in_the_dataset_that_is_replaced)
 	cr_assert_eq(access(staged, F_OK), 0);
 }
 
-Test(in_place, a_changed_or_missing_source_is_detected)
+Test(stage_in_place, a_changed_or_missing_source_is_detected)
 {
 	struct utimbuf long_ago = { 1000, 1000 };
 	size_t bytes;
@@ -196,7 +196,7 @@ Test(in_place, a_changed_or_missing_source_is_detected)
 	free(data);
 }
 
-Test(in_place, a_source_that_shrinks_after_opening_is_detected)
+Test(stage_in_place, a_source_that_shrinks_after_opening_is_detected)
 {
 	struct rung_dataset *ds = opened();
 	const uint64_t bytes = rung_dataset_info(ds)->features_file_bytes;
@@ -225,7 +225,7 @@ Test(in_place, a_source_that_shrinks_after_opening_is_detected)
 	free(rows);
 }
 
-Test(in_place, rows_are_loaded_in_parts_of_any_size)
+Test(stage_in_place, rows_are_loaded_in_parts_of_any_size)
 {
 	static const uint64_t list_rows[] = { 1, 7, VERTICES - 1, 1u << 20 };
 	static unsigned char rows[VERTICES * ROW_BYTES], want[ROW_BYTES];
@@ -257,7 +257,7 @@ Test(in_place, rows_are_loaded_in_parts_of_any_size)
 	rung_free(vertices);
 }
 
-Test(in_place, verifying_compares_rows_and_recorded_blocks_of_the_source)
+Test(stage_in_place, verifying_compares_rows_and_recorded_blocks_of_the_source)
 {
 	struct rung_verify_opts all = all_sources(), blocks = RUNG_VERIFY_OPTS_INIT;
 	struct rung_verify_report report = verified(&all, 0);
@@ -290,7 +290,7 @@ Test(in_place, verifying_compares_rows_and_recorded_blocks_of_the_source)
 	free(data);
 }
 
-Test(in_place, files_in_the_folder_are_repaired_as_usual)
+Test(stage_in_place, files_in_the_folder_are_repaired_as_usual)
 {
 	static const char *const names[] = { "vertex_of_rank.npy", "graph_indices.npy", "score.npy",
 		                             "labels.npy", "split_train.npy" };
@@ -307,7 +307,7 @@ Test(in_place, files_in_the_folder_are_repaired_as_usual)
 	}
 }
 
-Test(in_place, a_dry_run_reports_that_rows_stay_and_writes_nothing)
+Test(stage_in_place, a_dry_run_reports_that_rows_stay_and_writes_nothing)
 {
 	struct rung_stage_report report;
 	char other[310];
@@ -331,7 +331,7 @@ static int stop_at_relabel(void *ctx, const char *what, unsigned long long done,
 	return strcmp(what, "relabel") == 0;
 }
 
-Test(in_place, a_stopped_run_must_resume_with_the_same_options)
+Test(stage_in_place, a_stopped_run_must_resume_with_the_same_options)
 {
 	struct rung_verify_opts all = all_sources();
 
@@ -354,7 +354,7 @@ Test(in_place, a_stopped_run_must_resume_with_the_same_options)
 	check_rows(20);
 }
 
-Test(in_place, the_least_host_budget_includes_the_map_of_rows)
+Test(stage_in_place, the_least_host_budget_includes_the_map_of_rows)
 {
 	struct rung_plan_opts plan_opts = { .size = sizeof(plan_opts), .host_bytes = 100 };
 	struct rung_dataset *ds = opened();

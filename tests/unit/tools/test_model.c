@@ -38,7 +38,7 @@ static double half_by_definition(unsigned bits)
 	return bits & 0x8000 ? -magnitude : magnitude;
 }
 
-Test(rows, every_f16_is_converted_exactly_alone_and_in_a_row)
+Test(model, every_f16_is_converted_exactly_alone_and_in_a_row)
 {
 	static uint16_t bits[65536];
 	static float row[65536];
@@ -59,7 +59,7 @@ Test(rows, every_f16_is_converted_exactly_alone_and_in_a_row)
 	}
 }
 
-Test(rows, every_dtype_is_converted)
+Test(model, every_dtype_is_converted)
 {
 	cr_assert_eq(convert_one(RUNG_BF16, &(uint16_t){ 0xc049 }), -3.140625f);
 	cr_assert_eq(convert_one(RUNG_F32, &(float){ 1.5f }), 1.5f);
@@ -75,7 +75,7 @@ Test(rows, every_dtype_is_converted)
 	cr_assert_eq(convert_one(RUNG_U64, &(uint64_t){ 1ull << 40 }), 0x1p40f);
 }
 
-Test(rows, rows_are_scaled_to_norm_one_and_zero_rows_stay_zero)
+Test(model, rows_are_scaled_to_norm_one_and_zero_rows_stay_zero)
 {
 	float in[6] = { 3, -4, 0, 0, 0, 2 }, l1[6], l2[6];
 	train_rows_convert(RUNG_F32, in, 3, 2, TRAIN_NORM_L1, (struct train_dropout){ 0 }, l1);
@@ -88,7 +88,7 @@ Test(rows, rows_are_scaled_to_norm_one_and_zero_rows_stay_zero)
 	}
 }
 
-Test(rows, dropout_zeroes_its_share_and_scales_the_rest)
+Test(model, dropout_zeroes_its_share_and_scales_the_rest)
 {
 	enum { COUNT = 200000 };
 	float *row = malloc(COUNT * sizeof(*row));
@@ -341,7 +341,7 @@ Test(model, the_first_of_equal_logits_is_the_prediction)
 	cr_assert_eq(train_count_correct(logits, (const int32_t[]){ 1, 2 }, 2, 3), 0);
 }
 
-Test(adam, two_steps_equal_those_worked_out_by_hand)
+Test(model, two_steps_equal_those_worked_out_by_hand)
 {
 	struct train_model model;
 	struct train_adam adam = { .lr = 0.1f, .weight_decay = 0.5f };

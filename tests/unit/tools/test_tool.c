@@ -9,7 +9,7 @@
 
 static char text[TOOL_TEXT_BYTES];
 
-Test(texts, seconds_have_the_unit_of_their_size)
+Test(tool, seconds_have_the_unit_of_their_size)
 {
 	static const struct {
 		double seconds;
@@ -26,7 +26,7 @@ Test(texts, seconds_have_the_unit_of_their_size)
 		cr_expect_str_eq(tool_seconds_text(text, cases[i].seconds), cases[i].text);
 }
 
-Test(texts, seconds_below_a_limit_are_not_rounded_beyond_it)
+Test(tool, seconds_below_a_limit_are_not_rounded_beyond_it)
 {
 	cr_expect_str_eq(tool_seconds_text(text, 0.00099996), "1.0 ms");
 	cr_expect_str_eq(tool_seconds_text(text, 0.99996), "1.00 s");
@@ -35,7 +35,7 @@ Test(texts, seconds_below_a_limit_are_not_rounded_beyond_it)
 	cr_expect_str_eq(tool_seconds_text(text, 119.7), "1 min 59 s");
 }
 
-Test(texts, counts_have_three_digits_and_no_exponent)
+Test(tool, counts_have_three_digits_and_no_exponent)
 {
 	static const struct {
 		double count;
@@ -51,7 +51,7 @@ Test(texts, counts_have_three_digits_and_no_exponent)
 		cr_expect_str_eq(tool_count_text(text, cases[i].count), cases[i].text);
 }
 
-Test(percentile, a_value_is_found_within_an_eighth_of_its_octave)
+Test(tool, a_value_is_found_within_an_eighth_of_its_octave)
 {
 	for (uint64_t value = 1; value < UINT64_C(1) << 33; value += value / 5 + 1) {
 		uint64_t buckets[RUNG_LATENCY_BUCKETS] = { 0 };
@@ -66,7 +66,7 @@ Test(percentile, a_value_is_found_within_an_eighth_of_its_octave)
 	cr_assert_eq(rung__latency_bucket(UINT64_MAX), RUNG_LATENCY_BUCKETS - 1);
 }
 
-Test(percentile, values_of_a_bucket_are_interpolated)
+Test(tool, values_of_a_bucket_are_interpolated)
 {
 	uint64_t buckets[RUNG_LATENCY_BUCKETS] = { 0 };
 
@@ -78,7 +78,7 @@ Test(percentile, values_of_a_bucket_are_interpolated)
 	cr_expect_float_eq(tool_percentile(buckets, 0.99), 1152 + 128 * 0.96, 1e-9);
 }
 
-Test(percentile, few_values_have_only_a_median)
+Test(tool, few_values_have_only_a_median)
 {
 	uint64_t buckets[RUNG_LATENCY_BUCKETS] = { 0 };
 

@@ -2,8 +2,8 @@
 /**
  * The part of Criterion's interface that the tests here use, for builds that run in an emulator.
  * Criterion starts every test by executing its program again, which an emulator does not translate.
- * Here a test is a forked child of the program. All tests run, one after the other; the options of
- * the command line and timeouts are ignored.
+ * Here a test is a forked child of the program. The tests that --filter selects run, one after the
+ * other; other options of the command line and timeouts are ignored.
  */
 #ifndef RUNG_TEST_EMULATED_CRITERION_H
 #define RUNG_TEST_EMULATED_CRITERION_H

@@ -8,6 +8,7 @@
 
 #include "forecast_lists.h"
 #include "graphs.h"
+#include "refill/state.h"
 #include "store_fixture.h"
 
 #define ROWS    20000u
@@ -58,18 +59,17 @@ static struct rung_store_stats stats_now(void)
 	return stats;
 }
 
-/* Wait until everything that was to be read ahead has been read: no read is in flight, and none has
- * completed for some time. */
+/* Wait until everything that was to be read ahead has been read: no row is owed, and no read is in
+ * flight. Four times, because between two reads none is in flight. */
 static void await_reads(void)
 {
 	const struct timespec pause = { .tv_nsec = 1000000 };
-	uint64_t reads = UINT64_MAX;
 
-	for (unsigned quiet = 0; quiet < 4; nanosleep(&pause, NULL)) {
-		const struct rung_store_stats now = stats_now();
+	for (unsigned ended = 0; ended < 4; nanosleep(&pause, NULL)) {
+		const bool owed =
+			__atomic_load_n(&f.store->refills[0]->ahead.owed, __ATOMIC_RELAXED) > 0;
 
-		quiet = now.reads_in_flight == 0 && now.device_reads == reads ? quiet + 1 : 0;
-		reads = now.device_reads;
+		ended = owed || stats_now().reads_in_flight > 0 ? 0 : ended + 1;
 	}
 }
 

@@ -14,6 +14,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 from clitest import CliTest, Graph, main
 from file_server import FileServer
 
+DEADLINE_S = 120   # a guard against hangs, not a measurement
 # prints a URL for curl, as s5cmd does: all that rung needs of it
 S5CMD = """#!/bin/sh
 [ "$1" = presign ] && [ "$2" = --expire ] || exit 1
@@ -169,10 +170,13 @@ class Fetch(CliTest):
              "--config", self.path("rsyncd.conf")], stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(self.end, daemon)
-        for _ in range(200):
+        until = time.monotonic() + DEADLINE_S
+        listens = False
+        while not listens:
+            self.assertIsNone(daemon.poll(), "the daemon has ended")
+            self.assertLess(time.monotonic(), until)
             with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
+                listens = probe.connect_ex(("127.0.0.1", port)) == 0
             time.sleep(0.05)
         return "rsync://127.0.0.1:%d/m/" % port
 

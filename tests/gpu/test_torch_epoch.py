@@ -21,7 +21,10 @@ VENV = os.path.join(SOURCE, "build-python/venv/bin/python")   # created by tests
 PARTS = ["streams", "capture", "epoch", "interference", "processes"]
 SMALL = ["--features-bytes", "256KiB", "--row-bytes", "256", "--batch-size", "16",
          "--batch-rows", "100"]
-MARK = "987653"   # seconds that a hanging part sleeps; identifies its processes
+# seconds that a hanging part sleeps; identifies the processes of this run of the test
+MARK = str(987640000000 + os.getpid())
+ROWS = str(3000000 + os.getpid() % 100000)   # of a batch; the same for parts that are stopped
+DEADLINE_S = 120   # a guard against hangs, not a measurement
 
 PARTS_FOLDER = os.path.join(SOURCE, "bench/gpu/parts")
 sys.path[:0] = [os.path.dirname(SCRIPT), PARTS_FOLDER]
@@ -32,7 +35,7 @@ def environment(library=LIBRARY, **more):
                 PYTHONPATH=os.path.join(SOURCE, "python"), **more)
 
 
-def left_of(mark, seconds=20):
+def left_of(mark, seconds=DEADLINE_S):
     """Processes with `mark` as an argument. Killed processes may need time to end."""
     deadline = time.monotonic() + seconds
     while (found := having(mark)) and time.monotonic() < deadline:
@@ -191,21 +194,23 @@ with rung.Dataset(sys.argv[1]) as dataset:
 
     def test_a_terminated_run_leaves_its_record_and_no_files(self):
         command = [sys.executable, "-B", SCRIPT, "--dir", self.folder, *SMALL, "--device", "cpu",
-                   "--parts", "processes,epoch", "--batch-rows", "3000000"]
+                   "--parts", "processes,epoch", "--batch-rows", ROWS]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               env=environment()) as run:
             self.assertIn("data set:", run.stderr.readline())
-            deadline = time.monotonic() + 20
-            while len(having("3000000")) < 2 and time.monotonic() < deadline:   # a part runs, too
+            until = time.monotonic() + DEADLINE_S
+            while len(having(ROWS)) < 2:   # a part runs, too
+                self.assertIsNone(run.poll(), "the run has ended")
+                self.assertLess(time.monotonic(), until)
                 time.sleep(0.01)
             run.send_signal(signal.SIGTERM)
-            out, _ = run.communicate(timeout=60)
+            out, _ = run.communicate(timeout=DEADLINE_S)
         record = json.loads(out)
         self.assertEqual(run.returncode, 128 + signal.SIGTERM)
         self.assertEqual([part["reason"] for part in record["parts"].values()],
                          ["the run was stopped", "it was not started"])
         self.assertEqual(os.listdir(self.folder), [])
-        self.assertEqual(left_of("3000000"), [])
+        self.assertEqual(left_of(ROWS), [])
 
     def test_an_epoch_on_the_cpu_with_torch(self):
         python = sys.executable if importlib.util.find_spec("torch") else VENV

@@ -171,7 +171,7 @@ Test(cache_clients, a_forked_child_does_not_keep_its_dead_parents_seat)
 			dprintf(ready[1], "%d ", (int)pid);
 			raise(SIGKILL);
 		}
-		sleep(20); /* bounded: a failing test must leave no process running */
+		sleep(120); /* bounded: a failing test must leave no process running */
 		_exit(0);
 	}
 	cr_assert_gt(read(ready[0], pid_text, sizeof(pid_text) - 1), 0);

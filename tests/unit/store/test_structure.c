@@ -410,7 +410,7 @@ static void check_fault(enum support_fault_kind kind, uint64_t count, const char
 Test(structure, a_failing_read_fails_its_batch_and_names_the_block)
 {
 	check_fault(SUPPORT_FAULT_ERRNO, UINT64_MAX, "graph_indices.npy: block of neighbour",
-	            "Input/output error");
+	            strerror(EIO));
 }
 
 Test(structure, a_read_that_does_not_end_fails_its_batch)

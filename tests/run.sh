@@ -6,69 +6,131 @@ set -euo pipefail
 
 usage() {
 	cat <<'EOF'
-usage: tests/run.sh [--all] [--no-install | --install-only] [--jobs N]
+usage: tests/run.sh [--ci [--base REF]] [--check NAME] [--no-install | --install-only] [--jobs N]
+       tests/run.sh --all | --changed [BASE] | --list  [--no-install] [--jobs N]
 
-Builds in build/ and runs the tests there, except those with the label "long" (ctest -L long).
+Builds in build/ and runs the tests there, except those with the label "long". Also checks the
+syntax of every source with clang, and with every option off (build-syntax/).
 
-  --all           run the long tests, too. Also build with clang, with AddressSanitizer and UBSan,
-                  with every option off, and src/ alone (RUNG_CORE_ONLY), and run the tests of each;
-                  run the race programs under ThreadSanitizer, and the parsers under libFuzzer for
-                  RUNG_FUZZ_SECONDS each (20). The folders are build-clang/, build-asan/,
-                  build-minimal/, build-core/, build-tsan/ and build-fuzz/. Also build the wheels
-                  for x86_64 and aarch64 in build-wheel/, run the C tests for aarch64 under qemu
-                  (build-aarch64/), and test the wheel for x86_64 with torch and PyG, and its style
-                  and types with ruff, mypy and pyright, in build-python/venv, and with torch 2.2
-                  and GraphBolt in build-python/graphbolt: several GB from pip's index, skipped if
-                  an installation fails or takes more than 15 minutes. CUDA's disassembler, for
-                  the test of machine code, is installed there, too
+  --ci            that, Python with torch and PyG, AddressSanitizer and UBSan on the rooms that
+                  changed since --base and on those that use them (without --base: on a fixed set),
+                  and one of the checks below, which the hash of the tree of HEAD chooses
+  --check NAME    run this check; with --ci, instead of the chosen one
+  --all           everything
+  --changed       check the structure of the files that differ from BASE (HEAD; its parent if
+                  nothing differs), and run the tests of their rooms and of those that use them
+  --list          print each test, and the checks that run it
   --no-install    install no packages
   --install-only  install the packages and stop
   --jobs N        parallel jobs (default: the number of processors); one more test than that runs
                   at a time, because some tests wait
 
-Packages are installed with apt-get, through sudo when not root. The kernel that tests in a virtual
-machine boot is unpacked to build-vm/. Nothing else outside this folder is changed.
+Checks: clang; asan (AddressSanitizer and UBSan); tsan (race programs under ThreadSanitizer); off
+(every option off); core (src/ alone, RUNG_CORE_ONLY); wheels (for x86_64 and aarch64, tests of the
+first with torch and PyG, C tests of the second under qemu, machine code for each GPU); fuzz
+(parsers under libFuzzer, RUNG_FUZZ_SECONDS each, 20); graphbolt (Python with torch 2.2 and
+GraphBolt); long-1 and long-2 (the long tests in two halves).
+
+Packages are installed with apt-get, through sudo when not root, and several GB from pip's index in
+build-python/: tests are skipped if that fails or takes more than 15 minutes. The kernel that tests
+in a virtual machine boot is unpacked to build-vm/. Only build*/ is changed.
+
+A failed test that tests/reruns.txt lists runs once more, alone, if no other failed.
 Exit: 0 all passed, 1 something failed, 2 usage.
 EOF
 }
 
-all=no install=yes only=no jobs=$(nproc)
+checks=(clang asan tsan off core wheels fuzz graphbolt long-1 long-2)
+mode=default base='' one='' install=yes only=no jobs=$(nproc)
+fail_usage() {
+	echo "tests/run.sh: $1" >&2
+	usage >&2
+	exit 2
+}
 while [ $# -gt 0 ]; do
 	case $1 in
-	--all) all=yes ;;
-	--no-install) install=no ;;
-	--install-only) only=yes ;;
-	--jobs)
-		jobs=${2:-}
-		case $jobs in
-		'' | *[!0-9]* | 0*)
-			echo "tests/run.sh: --jobs: invalid number '$jobs'" >&2
-			exit 2
-			;;
-		esac
+	--ci | --all | --changed | --list)
+		[ "$mode" = default ] || fail_usage "$1 and --$mode exclude each other"
+		mode=${1#--}
+		if [ "$mode" = changed ] && [ $# -gt 1 ] && [[ $2 != -* ]]; then
+			base=$2
+			shift
+		fi
+		;;
+	--base | --check | --jobs)
+		[ $# -gt 1 ] || fail_usage "$1 needs a value"
+		case $1 in --base) base=$2 ;; --check) one=$2 ;; --jobs) jobs=$2 ;; esac
 		shift
 		;;
+	--no-install) install=no ;;
+	--install-only) only=yes ;;
 	--help | -h) usage; exit 0 ;;
-	*) echo "tests/run.sh: unknown option '$1'" >&2; usage >&2; exit 2 ;;
+	*) fail_usage "unknown option '$1'" ;;
 	esac
 	shift
 done
-if [ $only = yes ] && [ $install = no ]; then
-	echo "tests/run.sh: --install-only and --no-install exclude each other" >&2
-	exit 2
-fi
+case $jobs in '' | *[!0-9]* | 0*) fail_usage "--jobs: invalid number '$jobs'" ;; esac
+[ $only = no ] || [ $install = yes ] ||
+	fail_usage "--install-only and --no-install exclude each other"
+[ -z "$one" ] || [[ " ${checks[*]} " == *" $one "* ]] ||
+	fail_usage "--check: unknown check '$one'; use one of: ${checks[*]}"
+[ -z "$one" ] || [ "$mode" = default ] || [ "$mode" = ci ] || fail_usage "--check needs no --$mode"
+[ -z "$base" ] || [ "$mode" = ci ] || [ "$mode" = changed ] || fail_usage "--base needs --ci"
 
 cd "$(dirname "$0")/.."
+if [ -n "$base" ] && ! git rev-parse --quiet --verify "$base^{commit}" >/dev/null; then
+	echo "tests/run.sh: '$base' is not a commit of this repository" >&2
+	exit 2
+fi
+if [ "$mode" = ci ] && [ -z "$one" ]; then
+	tree=$(git rev-parse 'HEAD^{tree}')
+	one=${checks[$((16#${tree:0:8} % ${#checks[@]}))]}
+fi
+[ "$mode" != ci ] || echo "== the further check of this run: $one (tests/run.sh --check $one)"
+
 # shellcheck source=tools/packages.sh
 . tools/packages.sh
+# shellcheck source=tests/run_python.sh
+. tests/run_python.sh
 if [ $install = yes ]; then
 	packages=("${RUNG_PACKAGES_BUILD[@]}" "${RUNG_PACKAGES_TEST[@]}")
-	[ $all = no ] || packages+=("${RUNG_PACKAGES_WHEEL[@]}")
+	if [ "$mode" = all ] || [ "$one" = wheels ]; then
+		packages+=("${RUNG_PACKAGES_WHEEL[@]}")
+	fi
 	rung_install "${packages[@]}" || exit 1
 	tests/vm/kernel.sh ||
 		echo "== no kernel or modules for the virtual machines: tests will be skipped" >&2
 fi
 [ $only = no ] || exit 0
+
+passed=() failed=() skipped=() flaky=()
+export RUNG_TESTS_ALL=1   # install/test_package downloads build tools
+
+# ---- one build and its tests ---------------------------------------------------------------------
+configure() {
+	local folder=$1
+	shift
+	if [ ! -f "$folder/CMakeCache.txt" ] && command -v ninja >/dev/null; then
+		set -- -G Ninja "$@"
+	fi
+	cmake -S . -B "$folder" "$@"
+}
+
+# Repeats failed tests that reruns.txt lists, if it lists all of them.
+rerun() {
+	local folder=$1 name names=()
+	[ -f "$folder/Testing/Temporary/LastTestsFailed.log" ] || return
+	while IFS=: read -r _ name; do
+		grep -q "^$name " tests/reruns.txt || return
+		names+=("$name")
+	done <"$folder/Testing/Temporary/LastTestsFailed.log"
+	for name in "${names[@]}"; do
+		echo "== again, alone: $name"
+		ctest --test-dir "$folder" --output-on-failure --no-tests=error -R "^$name\$" ||
+			return
+		flaky+=("$name")
+	done
+}
 
 # ThreadSanitizer of gcc 12 and clang 14 finds no room for its shadow memory if addresses are
 # randomised by more than 28 bits.
@@ -79,196 +141,232 @@ run_ctest() {
 	if [ "$folder" = build-tsan ] && [ "$bits" -gt 28 ] && setarch -R true 2>/dev/null; then
 		prefix=(setarch -R)
 	fi
-	"${prefix[@]}" ctest --test-dir "$folder" --output-on-failure --no-tests=error \
-		--parallel $((jobs + 1)) "$@"
-}
-
-[ $all = no ] || export RUNG_TESTS_ALL=1   # python/tests/test_signals.py: all points, not a few
-passed=() failed=() skipped=() target=all
-
-# check WHAT FOLDER CMAKE_OPTION... [-- CTEST_OPTION...]: configure, build, test
-check() {
-	local what=$1 folder=$2 options=() start=$SECONDS
-	shift 2
-	while [ $# -gt 0 ] && [ "$1" != -- ]; do
-		options+=("$1")
-		shift
-	done
-	[ $# -eq 0 ] || shift
-	printf '\n== %s: %s\n' "$folder" "$what"
 	rm -f "$folder/Testing/Temporary/LastTestsFailed.log"
-	if cmake -S . -B "$folder" "${options[@]}" &&
-		cmake --build "$folder" --target "$target" --parallel "$jobs" &&
-		run_ctest "$folder" "$@"; then
-		passed+=("$folder: $what, $((SECONDS - start)) s")
-	else
-		failed+=("$folder: $what, $((SECONDS - start)) s")
-		failed_tests "$folder"
-	fi
+	"${prefix[@]}" ctest --test-dir "$folder" --output-on-failure --no-tests=error \
+		--parallel $((jobs + 1)) "$@" || rerun "$folder"
 }
 
-# Repeats the names of failed tests at the end, after the output of the other checks.
-failed_tests() {
-	local log=$1/Testing/Temporary/LastTestsFailed.log name
-	[ -f "$log" ] || return 0
-	while IFS=: read -r _ name; do failed+=("$1: $name"); done <"$log"
-}
-
-# For tests/gpu/test_sass.py, 6 MB; some toolkits lack it.
-install_disassembler() {
-	if command -v cuobjdump >/dev/null && command -v nvdisasm >/dev/null; then
-		return
-	fi
-	[ -x build-python/venv/bin/python ] || python3 -m venv build-python/venv || return
-	timeout 120 build-python/venv/bin/pip install --disable-pip-version-check \
-		nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm
-}
-
-# install ENVIRONMENT EXTRAS PACKAGE...: the package as users install it, in build-python/. The file
-# `ready` marks it as complete.
-install() {
-	local folder=build-python/$1 wheel pip
-	wheel=$(echo build-wheel/rung-*_x86_64.whl)[$2]
-	shift 2
-	pip=("$folder/bin/python" -m pip --disable-pip-version-check install)
-	[ -x "$folder/bin/python" ] || python3 -m venv "$folder" || return
-	"${pip[@]}" --no-deps --force-reinstall "$wheel" &&
-		timeout 900 "${pip[@]}" "$wheel" "$@" && touch "$folder/ready"
-}
-
-# Downloads are slow, so they run in the background of the default build and its tests. The last
-# version of GraphBolt in PyPI needs torch 2.2 or older.
-begin_python() {
-	mkdir -p build-python
-	rm -f build-wheel/rung-*.whl build-python/{*/ready,*.status,venv.log,graphbolt.log}
-	install_disassembler >build-python/disassembler.log 2>&1 ||
-		echo "== no disassembler for gpu/test_sass: see build-python/disassembler.log" >&2
-	set -m   # a process group, so that its children can be stopped, too
-	{
-		build_wheel x86_64 || exit
-		install venv pyg,progress,dev >build-python/venv.log 2>&1 || true
-		install graphbolt graphbolt pytest pytest-xdist >build-python/graphbolt.log 2>&1
-	} &
-	installing=$!
-	set +m
-	trap 'kill -- -$installing 2>/dev/null || true' EXIT
-	trap 'exit 130' INT TERM
-}
-
-build_wheel() {
-	local status=0 start=$SECONDS
-	tools/wheel.sh --arch "$1" --jobs "$jobs" >"build-python/wheel-$1.log" 2>&1 || status=$?
-	echo "$status $((SECONDS - start))" >"build-python/wheel-$1.status"
-	return $status
-}
-
-# check_wheel ARCH: auditwheel's verdict is printed, and a bad one fails. Without a wheel the status
-# is 1.
-check_wheel() {
-	local log=build-python/wheel-$1.log status seconds what
-	read -r status seconds <"build-python/wheel-$1.status"
-	what="build-wheel/$1: the wheel, $seconds s"
-	printf '\n== build-wheel/%s: the wheel\n' "$1"
-	tail -n 12 "$log"
-	case $status in
-	0) passed+=("$what") ;;
-	3) skipped+=("$what: a download failed; see $log"); return 1 ;;
-	4) skipped+=("$what: not possible here; see $log"); return 1 ;;
-	*) failed+=("$what; see $log, which ends:"$'\n'"$(tail -n 8 "$log")"); return 1 ;;
+# gear NAME: what it checks, its folder, its options for CMake, its target, and those for ctest
+gear() {
+	local slow repeated   # the other variables are the caller's
+	local off=(-DRUNG_IO_URING=OFF -DRUNG_NUMA=OFF -DRUNG_OPENMP=OFF -DRUNG_CUDA=OFF
+		-DRUNG_BLAS=OFF)
+	local debug=(-DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1" -DRUNG_CUDA=OFF
+		-DRUNG_BENCH=OFF)
+	options=() tests=() targets=(all)
+	case $1 in
+	default | changed)
+		what="the default build" folder=build
+		# Wheels have kernels for all GPUs. The choice for build/ is the user's.
+		[ -f build/CMakeCache.txt ] || options=("-DCMAKE_CUDA_ARCHITECTURES=75;90")
+		[ "$mode" = all ] || tests=(--label-exclude '^long$')
+		;;
+	long-*)   # by the parity of the test's number
+		gear default
+		what="long tests" tests=(--label-regex '^long$' --tests-information "${1#long-},,2")
+		;;
+	# Another compiler or fewer parts hardly affect the command's tests, which take the most
+	# time. Simulated GPUs run the kernels there, so nvcc need not compile them again.
+	clang)
+		what=clang folder=build-clang options=(-DCMAKE_C_COMPILER=clang -DRUNG_CUDA=OFF)
+		tests=(--label-regex "unit|contract|stress|fuzz"
+			--exclude-regex "in-place$|share_(refusals|users)")
+		;;
+	asan | rooms)   # one GPU runs the same host code, and lanes/ check accesses to peers
+		what="AddressSanitizer and UBSan" folder=build-asan
+		options=("${debug[@]}" "-DRUNG_SANITIZE=address,undefined")
+		repeated='sim/.*-(cuda-host|cuda-peer|late|one-queue|stream.*|two-gpus)'
+		slow='cli/test_(bench|bench_scripts|bench_share|damage|numa|numa_measure|train)'
+		tests=(--exclude-regex "^(gpu|structure)/|$repeated|$slow")
+		;;
+	tsan)
+		what="race programs under ThreadSanitizer" folder=build-tsan
+		options=(-DRUNG_SANITIZE=thread "${debug[@]}")
+		;;
+	off)
+		what="every option off" folder=build-minimal options=("${off[@]}")
+		slow="bench|bench_scripts|bench_share|damage|train|verify|trace|score|stage_kill"
+		tests=(--label-regex "unit|contract|cli"
+			--exclude-regex "in-place$|share_(refusals|users)|cli/test_($slow)")
+		;;
+	core)
+		what="src/ alone, every option off" folder=build-core
+		options=("${off[@]}" -DRUNG_CORE_ONLY=ON)
+		;;
+	aarch64)   # qemu refuses io_uring, so the engine is pread
+		what="aarch64 under qemu" folder=build-aarch64
+		options=("${debug[@]}" -DRUNG_STATIC_DEPS=ON -DRUNG_BLAS=OFF
+			-DCMAKE_TOOLCHAIN_FILE="$PWD/build-wheel/aarch64/toolchain.cmake")
+		slow='unit/test_(inflate|measure|placement_memory|source_generated|expected'
+		slow="$slow|score_edges)$"
+		slow="$slow|unit/test_(divide|stage|stage_faults|dataset)$|in-place$"
+		# test_store_memory starts itself again, without qemu
+		slow="$slow|contract/test_(share|store$|store_memory$)"
+		tests=(--label-regex "unit|contract|emulated" --exclude-regex "$slow")
+		;;
+	fuzz)
+		what="parsers under libFuzzer" folder=build-fuzz targets=(fuzz)
+		options=("${debug[@]}" -DCMAKE_C_COMPILER=clang -DRUNG_FUZZ=ON
+			"-DRUNG_SANITIZE=address,undefined")
+		tests=(--label-regex fuzz --parallel $((2 * jobs)))
+		;;
 	esac
 }
 
-# The wheel for aarch64, and C tests under qemu. It refuses io_uring, so the engine is pread.
-check_aarch64() {
-	local tool slow
-	for tool in aarch64-linux-gnu-gcc qemu-aarch64-static; do
-		command -v $tool >/dev/null && continue
-		skipped+=("build-wheel/aarch64: the wheel and its tests: $tool was not found")
-		return
-	done
-	build_wheel aarch64 || true
-	check_wheel aarch64 || return 0
-	slow='unit/test_(inflate|measure|placement_memory|source_generated|expected|score_edges)$'
-	slow="$slow|unit/test_(divide|stage|stage_faults|dataset)$|in-place$"
-	# test_store_memory starts itself again, without qemu
-	slow="$slow|contract/test_(share|store$|store_memory$)"
-	RUNG_OTHER=$PWD/build/rung check "aarch64 under qemu" build-aarch64 "${debug[@]}" \
-		-DCMAKE_TOOLCHAIN_FILE="$PWD/build-wheel/aarch64/toolchain.cmake" \
-		-DRUNG_STATIC_DEPS=ON -DRUNG_BLAS=OFF \
-		-- --label-regex "unit|contract|emulated" --exclude-regex "$slow"
-}
-
-# python_tests ENVIRONMENT WHAT FILE...: run tests in an environment of begin_python()
-python_tests() {
-	local folder=build-python/$1 what=$2 start=$SECONDS
-	shift 2
+# build NAME: configure, build and test the gear
+build() {
+	local what folder options tests targets start=$SECONDS built name
+	gear "$1"
 	printf '\n== %s: %s\n' "$folder" "$what"
-	if [ ! -f "$folder.log" ]; then
-		skipped+=("$folder: $what: the wheel was not built")
-	elif [ ! -f "$folder/ready" ]; then
-		tail -n 5 "$folder.log"
-		skipped+=("$folder: $what: the installation failed or timed out; see $folder.log")
-	elif env -u PYTHONPATH -u RUNG_LIBRARY OMP_WAIT_POLICY=passive RUNG="$PWD/build/rung" \
-		RUNG_SIM_LIBRARY="$PWD/build/tests/librung_sim.so" \
-		"$folder/bin/python" -B -m pytest -p no:cacheprovider -q -rs \
-		-o faulthandler_timeout=600 --numprocesses "$jobs" --dist worksteal "$@"; then
-		passed+=("$folder: $what, $((SECONDS - start)) s")
-	else
-		failed+=("$folder: $what, $((SECONDS - start)) s")
+	rm -f "$folder/Testing/Temporary/LastTestsFailed.log"
+	if configure "$folder" "${options[@]}" && select_tests "$1"; then
+		if [ ${#tests[@]} -eq 0 ]; then
+			passed+=("$folder: $what: the change affects no test")
+			return
+		fi
+		if cmake --build "$folder" --parallel "$jobs" --target "${targets[@]}" &&
+			built=$((SECONDS - start)) && run_ctest "$folder" "${tests[@]}"; then
+			built+=" s to build, $((SECONDS - start - built)) s to test"
+			passed+=("$folder: $what, $built")
+			return
+		fi
 	fi
+	failed+=("$folder: $what, $((SECONDS - start)) s")
+	[ -f "$folder/Testing/Temporary/LastTestsFailed.log" ] || return 0
+	while IFS=: read -r _ name; do
+		failed+=("$folder: $name")
+	done <"$folder/Testing/Temporary/LastTestsFailed.log"
 }
 
-check_python() {
-	local tests
-	# tests without torch, or with the stand-in for it, have passed in build/; test_layout
-	# checks the library in the wheel
-	mapfile -t tests < <(grep -lr --include='test_*.py' --exclude-dir=typed torch python/tests |
-		xargs grep -L '"standin"'
-		echo python/tests/test_layout.py)
-	python_tests venv "Python with torch and PyG" "${tests[@]}"
-	python_tests venv "ruff, mypy and pyright" python/tests/typed
-	python_tests graphbolt "Python with torch 2.2 and GraphBolt" python/tests/peers \
-		python/tests/loader/test_{graphbolt,loader}.py python/tests/test_{arrays,gather}.py
+# select_tests NAME: for the gears `rooms` and `changed`, limits `targets` and `tests` to what the
+# change can break. Without Ninja, which knows programs by their files, everything is built.
+select_tests() {
+	local found what_changed=(--core)
+	[ -z "$base" ] || what_changed=(--base "$base")
+	case $1 in rooms | changed) ;; *) return 0 ;; esac
+	found=$(python3 tests/structure/affected.py --build "$folder" --exclude "${tests[1]}" \
+		"${what_changed[@]}") || return
+	tests=(--tests-regex "$(head -n 1 <<<"$found")")
+	[ -n "${tests[1]}" ] || tests=()
+	[ ! -f "$folder/build.ninja" ] || read -ra targets < <(tail -n 1 <<<"$found")
 }
 
-[ $all = no ] || begin_python
-if [ $all = yes ]; then
-	check "the default build" build
-else
-	check "the default build" build -- --label-exclude '^long$'
-fi
-if [ $all = yes ]; then
-	debug=(-DCMAKE_BUILD_TYPE=Debug "-DCMAKE_C_FLAGS_DEBUG=-g -O1" -DRUNG_CUDA=OFF
-		-DRUNG_BENCH=OFF)
-	off=(-DRUNG_IO_URING=OFF -DRUNG_NUMA=OFF -DRUNG_OPENMP=OFF -DRUNG_CUDA=OFF -DRUNG_BLAS=OFF)
-	# Another compiler or fewer parts hardly affect the command's tests, which take the most
-	# time. Simulated GPUs run the kernels there, so nvcc need not compile them again.
-	check "clang" build-clang -DCMAKE_C_COMPILER=clang -DRUNG_CUDA=OFF \
-		-- --label-regex "unit|contract|stress|fuzz" \
-		--exclude-regex "in-place$|share_(refusals|users)"
-	# one GPU runs the same host code, and the lane tests check the kernels' accesses to peers
-	repeated='sim/.*-(cuda-host|cuda-peer|late|one-queue|stream.*|two-gpus)'
-	slow='cli/test_(bench|bench_scripts|bench_share|damage|numa|numa_measure|train)'
-	check "AddressSanitizer and UBSan" build-asan "${debug[@]}" \
-		-DRUNG_SANITIZE=address,undefined \
-		-- --exclude-regex "^(gpu|structure)/|$repeated|$slow"
-	check "race programs under ThreadSanitizer" build-tsan -DRUNG_SANITIZE=thread "${debug[@]}"
-	slow="cli/test_(bench|bench_scripts|bench_share|damage|train|verify|trace|score|stage_kill)"
-	check "every option off" build-minimal "${off[@]}" -- --label-regex "unit|contract|cli" \
-		--exclude-regex "in-place$|share_(refusals|users)|$slow"
-	check "src/ alone, every option off" build-core "${off[@]}" -DRUNG_CORE_ONLY=ON
-	check_aarch64
-	target=fuzz
-	check "parsers under libFuzzer" build-fuzz "${debug[@]}" -DCMAKE_C_COMPILER=clang \
-		-DRUNG_FUZZ=ON -DRUNG_SANITIZE=address,undefined \
-		-- --label-regex fuzz --parallel $((2 * jobs))
+# ---- syntax --------------------------------------------------------------------------------------
+# Objects for clang, and for every option off, which syntax.sh does not compile.
+check_syntax() {
+	local name folder options what targets tests objects start=$SECONDS
+	printf '\n== build-syntax: every source with clang, and with every option off\n'
+	if ! command -v ninja >/dev/null; then
+		skipped+=("build-syntax: ninja was not found (Debian: ninja-build)")
+		return
+	fi
+	for name in clang off; do
+		gear $name
+		folder=build-syntax/$name
+		configure "$folder" "${options[@]}" -DCMAKE_{C,CXX}_LINKER_LAUNCHER=true \
+			-DCMAKE_{C,CXX}_COMPILER_LAUNCHER="$PWD/tests/syntax.sh" >/dev/null &&
+			objects=$(ninja -C "$folder" -t targets all |
+				sed -n 's/^\(.*[.]o\): CX*_COMPILER.*/\1/p') &&
+			printf '%s\n' "$objects" | xargs ninja -C "$folder" -j "$jobs" --quiet ||
+			failed+=("$folder: syntax; the errors are printed above")
+	done
+	echo "$((SECONDS - start)) s"
+}
+
+# ---- runs ----------------------------------------------------------------------------------------
+run_check() {
+	case $1 in
+	graphbolt) check_graphbolt ;;
+	wheels) check_wheels ;;
+	*) build "$1" ;;
+	esac
+}
+
+# The default build without its tests, for checks that use it.
+build_default() {
+	local what folder options tests targets
+	gear default
+	configure build "${options[@]}" && cmake --build build --parallel "$jobs" && return
+	failed+=("build: the default build")
+}
+
+list_tests() {
+	local name what folder options tests targets
+	for name in default clang asan tsan off core fuzz long-1 long-2; do
+		gear $name
+		configure "$folder" "${options[@]}" >/dev/null
+		ctest --test-dir "$folder" --show-only "${tests[@]}" |
+			sed -n "s/^ *Test *#[0-9]*: \(.*\)/\1 $name/p"
+	done | awk '{ runs[$1] = runs[$1] " " $2 } END { for (t in runs) print t runs[t] }' | sort
+}
+
+changed() {
+	local files
+	if [ -z "$base" ]; then
+		base=HEAD
+		[ -n "$(git status --porcelain)" ] || base=HEAD~1
+	fi
+	mapfile -t files < <(git diff --name-only --diff-filter=d "$base"
+		git ls-files --others --exclude-standard)
+	if [ ${#files[@]} -gt 0 ]; then
+		if python3 tests/structure/check.py "${files[@]}"; then
+			passed+=("the structure of ${#files[@]} files")
+		else
+			failed+=("the structure of ${#files[@]} files")
+		fi
+	fi
+	check_syntax
+	build changed
+}
+
+case $mode in
+list)
+	list_tests
+	exit
+	;;
+changed) changed ;;
+default)
+	if [ -z "$one" ]; then
+		check_syntax
+		build default
+	else
+		case $one in
+		wheels) begin_python venv ;;
+		graphbolt) begin_python graphbolt ;;
+		esac
+		case $one in
+		wheels | graphbolt | long-*) build_default ;;
+		esac
+		[ -z "${installing:-}" ] || wait "$installing" || true
+		run_check "$one"
+	fi
+	;;
+*)
+	case $mode-$one in
+	ci-graphbolt | all-) begin_python venv graphbolt ;;
+	*) begin_python venv ;;
+	esac
+	check_syntax
+	build default
+	if [ "$mode" = all ]; then
+		for name in clang asan tsan off core fuzz; do build $name; done
+	else
+		[ "$one" = asan ] || build rooms
+	fi
 	wait "$installing" || true
-	check_wheel x86_64 || true
-	check_python
-fi
+	check_torch
+	if [ "$mode" = all ]; then
+		check_graphbolt
+		check_wheels
+	else
+		run_check "$one"
+	fi
+	;;
+esac
 
 printf '\n'
 for line in "${passed[@]}"; do echo "passed: $line"; done
 for line in "${skipped[@]}"; do echo "SKIPPED: $line"; done
+for line in "${flaky[@]}"; do echo "FLAKY: $line"; done
 for line in "${failed[@]}"; do echo "FAILED: $line"; done
 [ ${#failed[@]} -eq 0 ]

@@ -10,7 +10,7 @@ RUNG_PACKAGES_BUILD=(gcc libc6-dev make cmake pkg-config git python3
 	libopenblas-openmp-dev)
 # shellcheck disable=SC2034
 RUNG_PACKAGES_TEST=(g++ libcriterion-dev pandoc python3-numpy python3-pytest python3-venv
-	clang clang-format libomp-dev libclang-rt-14-dev
+	clang clang-format ninja-build libomp-dev libclang-rt-14-dev
 	qemu-system-x86 qemu-system-common busybox-static cpio e2fsprogs fuse3 nbdkit libnbd-bin
 	curl iproute2 rsync doxygen universal-ctags xz-utils zsh fish)
 # tools/wheel.sh, and the tests for aarch64

@@ -132,7 +132,7 @@ PROGRAM = """
 CALLS = ["gather", "gather_async", "wait", "dropped", "prefetch", "stats", "dlpack", "open",
          "attach", "close", "loader", "epoch", "left_early", "dataset", "sampler", "new_sampler",
          "stage"]
-ALL = bool(os.environ.get("RUNG_TESTS_ALL"))
+ALL = bool(os.environ.get("RUNG_TESTS_ALL_POINTS"))
 
 
 @pytest.mark.parametrize("call", CALLS)

@@ -55,6 +55,7 @@ PACKAGES = {
     "mawk": "awk",
     "mount": "mount",
     "nbdkit": "nbdkit",
+    "ninja-build": "ninja",
     "pandoc": "pandoc",
     "pkgconf": "pkg-config",
     "python3-minimal": "python3",
@@ -102,16 +103,17 @@ LISTS = {
     "tools/packages.sh": (BUILD,),
     "tools/wheel.sh": (BUILD, WHEEL),
 }
-# Further lists, for programs of parts that the tests do not run without tests/run.sh --all. The
-# tests run `tools/release.sh --only archive`.
+# Further lists, for programs of parts that tests/run.sh runs with an option only. The tests run
+# `tools/release.sh --only archive`.
 FURTHER = {
-    ("tests/run.sh", "aarch64-linux-gnu-gcc"): WHEEL,
-    ("tests/run.sh", "qemu-aarch64-static"): WHEEL,
+    ("tests/run_python.sh", "aarch64-linux-gnu-gcc"): WHEEL,
+    ("tests/run_python.sh", "qemu-aarch64-static"): WHEEL,
     ("tools/release.sh", "debootstrap"): RELEASE,
     ("tools/release.sh", "dh"): RELEASE,
     ("tools/release.sh", "dpkg-buildpackage"): WHEEL,
     ("tools/release.sh", "lintian"): RELEASE,
 }
+SOURCED = ("tools/packages.sh", "tests/run.sh", "tests/run_python.sh")   # share their functions
 PACKAGE_OF = {name: package for package, names in PACKAGES.items() for name in names.split()}
 
 
@@ -135,7 +137,7 @@ def calls():
              and not path.startswith("tests/structure/test_packages")}
     modules = {os.path.basename(path)[:-3]: programs.Python(text).runners
                for path, text in texts.items() if path.endswith(".py")}
-    shared = programs.Shell(texts["tools/packages.sh"]).functions
+    shared = set().union(*(programs.Shell(texts[path]).functions for path in SOURCED))
     found = collections.defaultdict(set)
     for path, text in texts.items():
         script = programs.Python(text, modules) if path.endswith(".py") else programs.Shell(text)

@@ -215,12 +215,12 @@ gear() {
 
 # build NAME: configure, build and test the gear
 build() {
-	local what folder options tests targets start=$SECONDS built name
+	local what folder options tests targets start=$SECONDS built name affected=yes
 	gear "$1"
 	printf '\n== %s: %s\n' "$folder" "$what"
 	rm -f "$folder/Testing/Temporary/LastTestsFailed.log"
 	if configure "$folder" "${options[@]}" && select_tests "$1"; then
-		if [ ${#tests[@]} -eq 0 ]; then
+		if [ $affected = no ]; then
 			passed+=("$folder: $what: the change affects no test")
 			return
 		fi
@@ -239,7 +239,8 @@ build() {
 }
 
 # select_tests NAME: for the gears `rooms` and `changed`, limits `targets` and `tests` to what the
-# change can break. Without Ninja, which knows programs by their files, everything is built.
+# change can break, or sets `affected` to no. Without Ninja, which knows programs by their files,
+# everything is built.
 select_tests() {
 	local found what_changed=(--core)
 	[ -z "$base" ] || what_changed=(--base "$base")
@@ -247,7 +248,7 @@ select_tests() {
 	found=$(python3 tests/structure/affected.py --build "$folder" --exclude "${tests[1]}" \
 		"${what_changed[@]}") || return
 	tests=(--tests-regex "$(head -n 1 <<<"$found")")
-	[ -n "${tests[1]}" ] || tests=()
+	[ -n "${tests[1]}" ] || affected=no
 	[ ! -f "$folder/build.ninja" ] || read -ra targets < <(tail -n 1 <<<"$found")
 }
 

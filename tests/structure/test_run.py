@@ -19,6 +19,7 @@ BUILD = os.environ.get("RUNG_BUILD_DIR", "")
 SANITIZE = os.environ.get("RUNG_SANITIZE", "")
 # The n-th call of ctest that runs tests fails with the tests of the n-th line of $PLAN.
 CTEST = """#!/bin/sh
+case $* in *--show-only=json-v1*) cat "$PLAN.json"; exit ;; esac
 echo "$*" >>"$CALLS"
 failed=$(sed -n "$(wc -l <"$CALLS")p" "$PLAN")
 [ -n "$failed" ] || exit 0
@@ -87,6 +88,14 @@ class Run(unittest.TestCase):
         self.assertEqual((status, len(calls)), (0, 1), lines)
         self.assertIn("--label-exclude ^long$", calls[0])
 
+    def test_each_check_of_a_build_runs_tests(self):
+        with open(os.path.join(self.root, "tests/run.sh"), encoding="utf-8") as file:
+            checks = re.search(r"^checks=\((.*)\)$", file.read(), re.M).group(1).split()
+        for check_name in set(checks) - {"wheels", "graphbolt"}:
+            with self.subTest(check_name):
+                status, lines, calls = self.run_sh("--check", check_name)
+                self.assertEqual((status, len(calls)), (0, 1), lines)
+
     def test_a_failed_test_fails_at_once(self):
         status, lines, calls = self.run_sh(plan=["unit/test_a"])
         self.assertEqual((status, len(calls)), (1, 1), lines)
@@ -127,6 +136,32 @@ class Run(unittest.TestCase):
         self.assertEqual(status, 1)
         self.assertEqual(lines[0], f"== the further check of this run: {chosen} "
                          f"(tests/run.sh --check {chosen})")
+
+    def test_a_change_selects_the_tests_of_its_room(self):
+        source = os.path.join(self.root, "src/rank/rank.c")
+        os.makedirs(os.path.dirname(source))
+        licence = "/* SPDX-License-Identifier: Apache-2.0 */\n"
+        with open(source, "w", encoding="ascii") as file:
+            file.write(licence)
+        self.commit()
+        with open(self.plan + ".json", "w", encoding="ascii") as file:
+            json.dump({"tests": [
+                {"name": name, "command": [name],
+                 "properties": [{"name": "LABELS", "value": labels}]}
+                for name, labels in (("unit/test_rank", ["unit", "unit/rank"]),
+                                     ("unit/test_cache", ["unit", "unit/cache"]),
+                                     ("unit/test_rank_long", ["unit/rank", "long"]))]}, file)
+        with open(source, "a", encoding="ascii") as file:
+            file.write("int rung__x;\n")
+        status, lines, calls = self.run_sh("--changed")
+        self.assertEqual(status, 0, lines)
+        self.assertEqual(len(calls), 1)
+        self.assertIn("--tests-regex ^(unit/test_rank)$", calls[0])
+        self.assertIn("passed: the structure of 1 files", lines)
+        os.rename(source, os.path.join(self.root, "README.md"))
+        status, lines, calls = self.run_sh("--changed")
+        self.assertEqual((status, calls), (0, []), lines)
+        self.assertIn("passed: build: the default build: the change affects no test", lines)
 
     def test_wrong_usage(self):
         for args, says in ((["--chek"], "unknown option '--chek'"),

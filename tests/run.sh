@@ -78,6 +78,10 @@ case $jobs in '' | *[!0-9]* | 0*) fail_usage "--jobs: invalid number '$jobs'" ;;
 [ -z "$base" ] || [ "$mode" = ci ] || [ "$mode" = changed ] || fail_usage "--base needs --ci"
 
 cd "$(dirname "$0")/.."
+if [ "$mode" = changed ] && [ -z "$base" ]; then
+	base=HEAD
+	[ -n "$(git status --porcelain)" ] || base=HEAD~1
+fi
 if [ -n "$base" ] && ! git rev-parse --quiet --verify "$base^{commit}" >/dev/null; then
 	echo "tests/run.sh: '$base' is not a commit of this repository" >&2
 	exit 2
@@ -303,10 +307,6 @@ list_tests() {
 
 changed() {
 	local files
-	if [ -z "$base" ]; then
-		base=HEAD
-		[ -n "$(git status --porcelain)" ] || base=HEAD~1
-	fi
 	mapfile -t files < <(git diff --name-only --diff-filter=d "$base"
 		git ls-files --others --exclude-standard)
 	if [ ${#files[@]} -gt 0 ]; then

@@ -137,6 +137,12 @@ class Run(unittest.TestCase):
         self.assertEqual(lines[0], f"== the further check of this run: {chosen} "
                          f"(tests/run.sh --check {chosen})")
 
+    def test_without_a_parent_the_base_must_be_named(self):
+        self.commit()
+        status, lines, _ = self.run_sh("--changed")
+        self.assertEqual((status, lines),
+                         (2, ["tests/run.sh: 'HEAD~1' is not a commit of this repository"]))
+
     def test_a_change_selects_the_tests_of_its_room(self):
         source = os.path.join(self.root, "src/rank/rank.c")
         os.makedirs(os.path.dirname(source))

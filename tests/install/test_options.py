@@ -6,6 +6,7 @@ import glob
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -134,6 +135,13 @@ class Options(unittest.TestCase):
     def test_a_missing_required_library_is_named(self):
         self.assertIn("libxxhash>=0.8 was not found by pkg-config (Debian: libxxhash-dev)",
                       self.refused(hide=("libxxhash",)))
+
+    @unittest.skipUnless(shutil.which("c++"), "no C++ compiler")
+    def test_a_compiler_that_is_installed_later_is_used(self):
+        """tools/demo.sh configures the same folder without one, before tests/run.sh installs it."""
+        status, text = self.configure("-DRUNG_TESTS=ON", "-DCMAKE_CXX_COMPILER=NOTFOUND")
+        self.assertEqual(status, 0, text)
+        self.assertNotIn("no C++ compiler was found", text)
 
     def test_unknown_values_are_rejected(self):
         self.assertIn("RUNG_NUMA has the unknown value 'maybe'; use AUTO, ON or OFF",

@@ -84,8 +84,8 @@ def selected(tests, entries, exclude):
     for test in tests:
         properties = {each["name"]: each["value"] for each in test["properties"]}
         labels = properties.get("LABELS", [])
-        if ("long" in labels and test["name"] not in names
-                or exclude and re.search(exclude, test["name"])):
+        if (("long" in labels and test["name"] not in names)
+                or (exclude and re.search(exclude, test["name"]))):
             continue
         if any(entry in labels or fnmatch.fnmatch(test["name"], entry) for entry in entries):
             yield test["name"], [*test["command"], *properties.get("ENVIRONMENT", [])]

@@ -288,7 +288,7 @@ class Python:
         scope = self.scopes[name]
         for depth in range(len(scope), -1, -1):
             values = self.bound.get((scope[:depth], name.id))
-            if values or depth and name.id in parameters(scope[depth - 1]):
+            if values or (depth and name.id in parameters(scope[depth - 1])):
                 return values or []
         return []
 

@@ -205,7 +205,7 @@ class Packages(unittest.TestCase):
         self.assertEqual(set(PACKAGE_OF) & set(OPTIONAL), set())
         for path, program in (*OPTIONAL_IN, *FURTHER):
             self.assertIn(path, self.calls[program])
-        for (path, program), name in FURTHER.items():
+        for (_, program), name in FURTHER.items():
             self.assertIn(PACKAGE_OF[program], self.lists[name])
 
     def test_the_table_of_packages_on_debian(self):

@@ -166,12 +166,17 @@ class Top(Watched):
 
     def test_a_screen_ends_with_q(self):
         store = self.held()
+        waits, begins = os.pipe()
         child, terminal = pty.fork()
         if child == 0:
+            os.read(waits, 1)   # until the terminal's state is known
             os.execve(self.command, [self.command, "top", str(store.pid), "--interval", "0.1"],
                       dict(self.environment(), TERM="xterm"))
         self.addCleanup(os.close, terminal)
         before, text = termios.tcgetattr(terminal), b""
+        os.write(begins, b"x")
+        for end in (waits, begins):
+            os.close(end)
         while text.count(b"\033[H") < 2:
             self.assertTrue(select.select([terminal], [], [], DEADLINE_S)[0])
             text += os.read(terminal, 4096)

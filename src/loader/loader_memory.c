@@ -13,6 +13,8 @@
  * only the lists and counts. An item that is in no list belongs to one thread, which calls the
  * device and the allocator without the lock.
  */
+#include <assert.h>
+
 #include "loader/state.h"
 
 static const struct rung__device_ops *ops_of(const struct rung_loader *loader)
@@ -393,6 +395,7 @@ void rung__feed_release_batch(struct rung_loader *loader, struct rung__feed_batc
 	rows = batch->rows;
 	batch->rows = NULL;
 	for (uint32_t i = 0; i < loader->table_count; i++) {
+		assert(!batch->parts[i].request); /* else a gather may still write to the rows */
 		batch->parts[i].name_count = 0;
 		batch->parts[i].announced = false;
 	}

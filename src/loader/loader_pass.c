@@ -203,9 +203,16 @@ int rung_loader_next(struct rung_loader *loader, const struct rung_loader_batch 
 		hold(loader, batch);
 	pthread_mutex_unlock(&loader->lock);
 	if (rc < 0) {
-		/* the batch is skipped: its memory is reused, and the next call returns the next */
+		struct rung__failure failure = { 0 };
+
+		/* The batch is skipped: its memory is reused, and the next call returns the next.
+		 * If one table's gather was not submitted, those of other tables may still be in
+		 * flight. */
+		rung__failure_keep(&failure,
+		                   rung__fail(rc, "batch %" PRIu64 ": %s", idx, rung_last_error()));
+		rung__feed_drain(loader, batch);
 		rung__feed_release_batch(loader, batch);
-		return rung__fail(rc, "batch %" PRIu64 ": %s", idx, rung_last_error());
+		return rung__failure_report(&failure);
 	}
 	*batch_out = &batch->handed;
 	return 1;

@@ -3,6 +3,8 @@
 
 import json
 import os
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -85,3 +87,50 @@ def test_names_without_a_description(tmp_path):
     with rung.Dataset(tmp_path / "out.rung") as dataset:
         assert (dataset.vertex_types, dataset.relations) == (("vertex",),
                                                              (("vertex", "edge", "vertex"),))
+
+
+# pairs of relations between a and b: names, and the relations that `undirected` adds
+TWO_WAYS = (
+    ("y", "y", ["b:rev_y:a", "a:rev_y:b"]),   # not opposites of each other
+    ("y", "rev_y", []),
+    ("rev_y", "y", []),
+    ("rev_y", "rev_y", ["b:rev_rev_y:a", "a:rev_rev_y:b"]),
+    ("rev_rev_y", "y", ["b:rev_rev_rev_y:a", "a:rev_y:b"]),
+    ("y", "z", ["b:rev_y:a", "a:rev_z:b"]),
+)
+
+
+def files_of(path):
+    """Return the content of all files of a folder by relative path."""
+    return {os.path.relpath(os.path.join(parent, name), path):
+            open(os.path.join(parent, name), "rb").read()
+            for parent, _, names in os.walk(path) for name in names}
+
+
+@pytest.mark.parametrize("there, back, added", TWO_WAYS)
+def test_undirected_is_the_same_in_python_and_in_the_command(tmp_path, there, back, added):
+    command = os.environ.get("RUNG") or shutil.which("rung")
+    if command is None:
+        pytest.skip("the command rung was not found: set RUNG or PATH")
+    numbers = np.random.default_rng(4)
+    for name, sources, targets in (("there", 20, 30), ("back", 30, 20), ("within", 20, 20)):
+        edges = np.stack([numbers.integers(0, sources, 70), numbers.integers(0, targets, 70)])
+        np.save(tmp_path / f"{name}.npy", np.concatenate([edges, edges[:, :9]], axis=1))
+    np.save(tmp_path / "rows.npy", numbers.random((79, 2)).astype(np.float32))
+    root = {"format": "rung-source", "version": 1,
+            "vertex_types": [{"name": "a", "count": 20}, {"name": "b", "count": 30}],
+            "relations": [{"name": there, "source": "a", "target": "b", "edges": "there.npy",
+                           "rows": "rows.npy"},
+                          {"name": back, "source": "b", "target": "a", "edges": "back.npy"},
+                          {"name": "w", "source": "a", "target": "a", "edges": "within.npy"}]}
+    (tmp_path / "dataset.json").write_text(json.dumps(root))
+    rung.stage(tmp_path / "python.rung", dataset=tmp_path / "dataset.json", undirected=True)
+    subprocess.run([command, "stage", "--dataset", tmp_path / "dataset.json", "--undirected",
+                    "--out", tmp_path / "command.rung"], check=True, capture_output=True)
+    assert files_of(tmp_path / "python.rung") == files_of(tmp_path / "command.rung")
+    with open(tmp_path / "python.rung" / "manifest.json", encoding="utf-8") as file:
+        staged = json.load(file)["relations"]
+    found = [f"{one['source']}:{one['name']}:{one['target']}" for one in staged]
+    assert found == [f"a:{there}:b", f"b:{back}:a", "a:w:a", *added]
+    within = np.load(tmp_path / "within.npy")   # repeated edges are kept
+    assert staged[2]["edges"] == 2 * 79 - int((within[0] == within[1]).sum())

@@ -141,11 +141,14 @@ def _add_opposites(relations: list[Any]) -> None:
     names = {_key(relation) for relation in relations}
     for relation in list(relations):
         source, name, target = _key(relation)
+        opposites = {(target, f"rev_{name}", source)}
+        if name.startswith("rev_"):
+            opposites.add((target, name.removeprefix("rev_"), source))
         if source == target:
             relation.undirected = 1
-        elif not {(target, f"rev_{name}", source), (target, name.removeprefix("rev_"), source)
-                  } & (names - {(source, name, target)}):
+        elif not opposites & names:
             relations.append(_opposite(relation))
+            names.add(_key(relations[-1]))
 
 
 def _set_fanouts(opts: Any, relations: list[Any], given: SimpleNamespace) -> None:

@@ -5,6 +5,7 @@ messages that name the argument."""
 import gzip
 import os
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -156,6 +157,15 @@ def test_scipy_matrices(tmp_path):
         assert edges_of(tmp_path / "out.rung") == [(0, 4), (1, 1), (3, 2)]
     with pytest.raises(rung.InvalidError, match=r"features: unsupported type \w+; use toarray\(\)"):
         rung.stage(tmp_path / "none.rung", features=matrix.tocsr())
+    weighted = matrix.tocsr() * 0.5
+    for graph, says in ((weighted, "values of graph: not staged; "),
+                        ([matrix, weighted, weighted],
+                         r"values of graph\[1\], values of graph\[2\]: ")):
+        with pytest.warns(UserWarning, match="^" + says):
+            rung.stage(tmp_path / "out.rung", graph=graph, force=True, **GRAPH)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        rung.stage(tmp_path / "out.rung", graph=weighted.astype(bool), force=True, **GRAPH)
 
 
 @pytest.mark.parametrize("wrong, says", [
@@ -211,3 +221,26 @@ def test_a_data_of_torch_geometric(tmp_path):
                         ({"features": torch.eye(3).to_sparse()}, "use to_dense")):
         with pytest.raises(rung.InvalidError, match=says):
             rung.stage(tmp_path / "none.rung", **wrong)
+
+
+def test_every_attribute_of_a_data_is_staged_or_named(tmp_path):
+    torch = pytest.importorskip("torch")
+    data = pytest.importorskip("torch_geometric.data")
+    given = data.Data(x=torch.ones(5, 2), edge_index=torch.tensor([[0, 3, 1], [4, 2, 1]]),
+                      y=torch.arange(5), num_nodes=5, train_mask=torch.ones(5, dtype=torch.bool),
+                      edge_attr=torch.ones(3, 4), edge_weight=torch.ones(3), year=torch.arange(5),
+                      time=None, name="few")
+    with pytest.warns(UserWarning) as raised:
+        rung.stage(tmp_path / "out.rung", data=given)
+    says = [str(warning.message) for warning in raised if warning.category is UserWarning]
+    assert says == ["data.edge_attr, data.edge_weight, data.year, data.name: not staged; pass "
+                    "arrays of vertices as arrays=, delete the others"]
+    assert raised[0].filename == __file__
+    del given.edge_attr, given.edge_weight, given.name   # as the message says
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        rung.stage(tmp_path / "out.rung", data=given, arrays={"year": given.year}, force=True)
+    with rung.open(tmp_path / "out.rung") as store:
+        batch = next(iter(rung.Loader(store, form="pyg")))
+        assert torch.equal(batch.year, given.year[batch.n_id])
+        del batch

@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -128,6 +129,41 @@ def test_undirected_is_as_the_transform_of_torch_geometric(tmp_path):
         part = os.path.join("edges", "paper.rev_writes.author", name)
         assert np.array_equal(np.load(tmp_path / "ours.rung" / part),
                               np.load(tmp_path / "theirs.rung" / part))
+
+
+def test_every_attribute_of_a_hetero_data_is_staged_or_named(tmp_path):
+    data = hetero()
+    data["paper"].year = torch.arange(PAPERS)
+    data["author"].field = torch.arange(AUTHORS)
+    data[KEY].time = torch.arange(WRITES)
+    data[CITING].edge_weight = torch.ones(300)
+    data.source = "here"
+    with pytest.warns(UserWarning, match="^" + re.escape(
+            "data.source, data['author'].field, data['author', 'writes', 'paper'].time, "
+            "data['paper', 'cites', 'paper'].edge_weight: not staged; pass arrays")):
+        rung.stage(tmp_path / "data.rung", data=data,
+                   arrays={"paper": {"year": data["paper"].year}})
+    del data["author"].field, data[KEY].time, data.source
+    data[CITING].edge_attr = data[CITING].edge_weight   # edge rows
+    del data[CITING].edge_weight
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        rung.stage(tmp_path / "data.rung", data=data, force=True,
+                   arrays={"paper": {"year": data["paper"].year}})
+    with rung.open(tmp_path / "data.rung") as store:
+        for batch in rung.Loader(store, form="pyg", fanouts=(3, 2)):
+            assert torch.equal(batch["paper"].year, data["paper"].year[batch["paper"].n_id])
+            assert "year" not in batch["author"]
+        batch = next(iter(rung.Loader(store, fanouts=(3, 2))))
+        assert torch.equal(batch.array("paper", "year"), batch.vertices("paper"))
+        for kind, name in (("paper", "month"), ("author", "year")):
+            with pytest.raises(rung.NotFoundError, match=f"name='{name}': unknown array"):
+                batch.array(kind, name)
+        batch = next(iter(rung.Loader(store, fanouts=(3, 2), form="pyg", with_arrays=())))
+        assert "year" not in batch["paper"]
+        del batch
+        with pytest.raises(rung.InvalidError, match="with_arrays: 'month' is unknown; use year"):
+            rung.Loader(store, with_arrays=["year", "month"])
 
 
 def test_a_description_changes_by_arguments(tmp_path):

@@ -13,7 +13,7 @@ import numpy as np
 from ..arrays import Array
 from ..dataset import LazyArray
 from ..dtypes import BY_NAME, tensor_of
-from ..sampling.batch import Block, as_kind, block_of
+from ..sampling.batch import Block, as_kind, block_of, rows_of
 from .description import EdgeType, Types
 
 _I64 = BY_NAME["i64"]
@@ -40,10 +40,11 @@ class TypedBatch:
     """
 
     __slots__ = ("idx", "seed_type", "seed_count", "seeds", "labels", "ranks", "features", "blocks",
-                 "positions", "edge_rows", "counts", "_maps")
+                 "positions", "edge_rows", "counts", "_maps", "_arrays")
 
     def __init__(self, idx: int, seed_type: str, seed_count: int, seeds: Any, labels: Any,
-                 maps: dict[Any, LazyArray]) -> None:
+                 maps: dict[Any, LazyArray],
+                 arrays: dict[str, dict[str, LazyArray]] | None = None) -> None:
         self.idx: int = idx
         self.seed_type: str = seed_type
         self.seed_count: int = seed_count
@@ -56,6 +57,7 @@ class TypedBatch:
         self.edge_rows: dict[EdgeType, Any] = {}
         self.counts: dict[str, list[int]] = {}
         self._maps = maps
+        self._arrays = arrays or {}
 
     def _original(self, key: Any, found: Any) -> Any:
         numbers = found if isinstance(found, np.ndarray) else found.numpy()
@@ -69,6 +71,16 @@ class TypedBatch:
     def vertices(self, kind: str) -> Any:
         """Return the original vertices of a type, int64 [vertices]."""
         return self._original(kind, self.ranks[kind])
+
+    def array(self, kind: str, name: str) -> Any:
+        """Return the rows of an array of a type that was staged with `arrays`, [vertices, ...].
+
+        The first use loads the array of all vertices of the type.
+
+        Raises:
+            NotFoundError: the type has no such array, or the loader leaves it out.
+        """
+        return rows_of(self._arrays.get(kind, {}), name, self.ranks[kind])
 
     def edge_ids(self, relation: EdgeType) -> Any:
         """Return the numbers of the edges in the source, int64 [edges], hop 0 first.
@@ -141,6 +153,8 @@ def hetero_data(batch: TypedBatch, labels: dict[str, LazyArray], input_id: Any) 
             storage.x = batch.features[kind]
         if kind in labels:
             storage.y = tensor_of(labels[kind].get()[ranks.numpy()], "labels")
+        for name in batch._arrays.get(kind, ()):
+            storage[name] = batch.array(kind, name)
         counts = batch.counts[kind]
         storage.num_sampled_nodes = [counts[0], *(b - a for a, b in pairwise(counts))]
     seeds = data[batch.seed_type]

@@ -16,7 +16,7 @@ from ..dtypes import tensor_of
 from ..errors import InvalidError, NotSupportedError
 from ..forks import Calls, watch
 from ..owned import Owned, Running
-from ..sampling.arguments import loader_seeds, one_name
+from ..sampling.arguments import check_arrays, lazy_arrays, loader_seeds, one_name
 from ..sampling.batch import as_kind
 from ..sampling.division import Division
 from ..sampling.loader import Loader, _Lent
@@ -125,14 +125,15 @@ class TypedLoader(Loader[Any]):
         fanouts: of all relations, or a dict of them by relation, in which missing relations draw
             nothing (default: as staged)
         form: "blocks": `rung.TypedBatch`es. "pyg": HeteroData, with x, n_id and, of types with
-            labels, y of each type; edge_index of each relation; e_id and edge_attr of relations
-            with edge rows
+            labels, y of each type, and the arrays of each type by name; edge_index of each
+            relation; e_id and edge_attr of relations with edge rows
     """
 
     def __init__(self, store: Any, seeds: Any = None, *, fanouts: Any = None, batch_size: int = 0,
                  draws: str | None = None, shuffle: bool = True, drop_last: bool = False,
                  seed: int = 0, form: str = "blocks", arrays: str | None = None,
-                 labels: bool = True, rank: int | None = None, world_size: int | None = None,
+                 labels: bool = True, with_arrays: Sequence[str] | None = None,
+                 rank: int | None = None, world_size: int | None = None,
                  look_ahead: int = 0, gathers: int = 0, threads: int = 0, warm_up: bool = True,
                  progress: bool = False, sample_on: str = "cpu", num_neighbors: Any = None,
                  input_nodes: Any = ...):
@@ -160,6 +161,7 @@ class TypedLoader(Loader[Any]):
             self.batch_size = (whole_number(batch_size, "batch_size") or whole.batch_size or 1024)
             usual = whole.draws
         self._all = self._labels_of_types(labels)
+        self._arrays_of_types = self._arrays_by_type(with_arrays, form)
         self._division.batch_size = self.batch_size
         self._sampling = TypedSampling(store, fanouts,
                                        draws or ("new" if self._hetero else usual), seed, 1)
@@ -203,6 +205,13 @@ class TypedLoader(Loader[Any]):
                     found[name] = LazyArray(part, "labels")
         return found
 
+    def _arrays_by_type(self, names: Any, form: str) -> dict[str, dict[str, LazyArray]]:
+        """Return the arrays of each type; `names` are those of any type."""
+        parts = [self._typed.part(kind) for kind in self._typed.types]
+        staged = list(dict.fromkeys(name for part in parts for name in part.arrays))
+        wanted = check_arrays(names, staged, form)
+        return {kind: lazy_arrays(part, wanted) for kind, part in zip(self._typed.types, parts)}
+
     def _create_typed(self, opts: Any) -> None:
         """Create the library's loader over the stores of all tables."""
         store, types = self._typed, self._typed._types
@@ -232,7 +241,7 @@ class TypedLoader(Loader[Any]):
             seeds, taken = torch.from_numpy(seeds), torch.from_numpy(taken)
             labels = None if labels is None else tensor_of(labels, "labels")
         found = TypedBatch(batch.batch_idx, store.seed_type, batch.seed_count, seeds, labels,
-                           self._maps)
+                           self._maps, self._arrays_of_types)
         take_sample(found, batch.typed.contents, store._types, lent, kind,
                     self._sampling.with_rows)
         for i, each in enumerate(store._types.vertex):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
-from ..dataset import Dataset
+from ..dataset import Dataset, LazyArray
 from ..errors import InvalidError
 from ..operands import torch_of
 from ..sizes import optional_module
@@ -30,6 +30,7 @@ class LoaderOptions(TypedDict, total=False):
     drop_last: bool
     seed: int
     labels: bool
+    with_arrays: Sequence[str] | None
     rank: int | None
     world_size: int | None
     look_ahead: int
@@ -69,6 +70,36 @@ def one_name(name: str, value: Any, other: str, of_other: Any) -> Any:
         raise InvalidError(f"{other}={of_other!r}: {name} is given, too, and means the same; "
                            "use one of them")
     return of_other if value is None else value
+
+
+_PYG_NAMES = ("x", "edge_index", "edge_attr", "y", "num_nodes", "n_id", "e_id", "input_id",
+              "batch_size", "num_sampled_nodes", "num_sampled_edges")
+
+
+def check_arrays(given: Any, staged: Sequence[str], form: str) -> list[str]:
+    """Return the names of the arrays of batches: the argument `with_arrays`, or all.
+
+    Raises:
+        InvalidError: an unknown name, or one that PyG's batches use for something else.
+    """
+    if isinstance(given, str):
+        raise InvalidError(f"with_arrays={given!r}: not a list; use [{given!r}]")
+    for name in given or ():
+        if name not in staged:
+            raise InvalidError(f"with_arrays: {name!r} is unknown; use "
+                               f"{', '.join(staged) or 'no name: none was staged'}")
+    wanted = list(staged if given is None else given)
+    for name in wanted if form == "pyg" else ():
+        if name in _PYG_NAMES:
+            raise InvalidError(f"array {name!r}: form='pyg' has other data of this name; leave it "
+                               "out with with_arrays=")
+    return wanted
+
+
+def lazy_arrays(dataset: Dataset, names: Sequence[str]) -> dict[str, LazyArray]:
+    """Return those of the named arrays that the data set has."""
+    return {name: LazyArray(dataset, f"features_{name}") for name in names
+            if name in dataset.arrays}
 
 
 def seed_ids(dataset: Dataset, given: Any, name: str) -> npt.NDArray[np.int64]:

@@ -10,7 +10,7 @@ because the loader reuses the memory of a batch as soon as no array refers to it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_void_p, cast
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -18,8 +18,8 @@ import numpy as np
 
 from ..arrays import CPU, Array
 from ..dataset import LazyArray
-from ..dtypes import BY_NAME
-from ..errors import InvalidError
+from ..dtypes import BY_NAME, tensor_of
+from ..errors import InvalidError, NotFoundError
 
 if TYPE_CHECKING:
     import torch
@@ -155,6 +155,26 @@ def edges_of(blocks: Sequence[Block[ArrayT]], like: ArrayT) -> ArrayT:
     return found   # type: ignore[no-any-return]
 
 
+def rows_of(arrays: Mapping[str, Any], name: str, ranks: Any) -> Any:
+    """Return the rows of an array of the data set, on the device of the ranks.
+
+    Args:
+        arrays: by name: a `LazyArray` of all vertices, or the rows of the batch
+
+    Raises:
+        NotFoundError: there is no such array.
+    """
+    if name not in arrays:
+        raise NotFoundError(f"name={name!r}: unknown array; use one of "
+                            f"{', '.join(arrays) or 'those that were staged with arrays='}")
+    found = arrays[name]
+    if not isinstance(found, LazyArray):
+        return found
+    if isinstance(ranks, np.ndarray):
+        return found.get()[ranks]
+    return tensor_of(found.get()[ranks.numpy(force=True)], name).to(ranks.device)
+
+
 class WithVertices(Generic[ArrayT]):
     """Ranks with their original vertices, which are given or looked up at first use."""
 
@@ -233,12 +253,14 @@ class Batch(WithVertices[ArrayT]):
         blocks: `rung.Block`s in the order of a model's layers: the last hop first
     """
 
-    __slots__ = ("idx", "seeds", "labels", "features", "blocks")
+    __slots__ = ("idx", "seeds", "labels", "features", "blocks", "_arrays")
 
     def __init__(self, idx: int, seeds: ArrayT, labels: ArrayT | Any, ranks: ArrayT,
                  features: ArrayT, blocks: list[Block[ArrayT]],
-                 vertices: ArrayT | LazyArray | None = None):
+                 vertices: ArrayT | LazyArray | None = None,
+                 arrays: Mapping[str, ArrayT | LazyArray] | None = None):
         super().__init__(ranks, vertices)
+        self._arrays = arrays or {}
         self.idx: int = idx
         self.seeds: ArrayT = seeds
         # None without labels. The type does not say so, because most programs know that their data
@@ -250,6 +272,16 @@ class Batch(WithVertices[ArrayT]):
     def edge_index(self) -> ArrayT:
         """Return the edges of all hops, int64 [2, edges], hop 0 first; row 0 has the sources."""
         return edges_of(self.blocks[::-1], self.ranks)
+
+    def array(self, name: str) -> ArrayT:
+        """Return the rows of an array that was staged with `arrays`, [vertices, ...].
+
+        The first use loads the array of all vertices.
+
+        Raises:
+            NotFoundError: there is no such array, or the loader leaves it out.
+        """
+        return rows_of(self._arrays, name, self.ranks)   # type: ignore[no-any-return]
 
     def to(self, device: Any, non_blocking: bool = False) -> Batch[ArrayT]:
         """Return the batch on a torch device. Tensors that are there already are not copied.
@@ -282,11 +314,13 @@ class Batch(WithVertices[ArrayT]):
 
         return Batch(self.idx, move_given(self.seeds), move_given(self.labels), move(self.ranks),
                      move(self.features), [block.moved(move) for block in self.blocks],
-                     move(vertices) if hasattr(vertices, "device") else vertices)
+                     move(vertices) if hasattr(vertices, "device") else vertices,
+                     {name: array if isinstance(array, LazyArray) else move(array)
+                      for name, array in self._arrays.items()})
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Batch, (self.idx, self.seeds, self.labels, self.ranks, self.features, self.blocks,
-                       self.vertices)
+                       self.vertices, {name: self.array(name) for name in self._arrays})
 
     def __repr__(self) -> str:
         seeds: Any = self.seeds

@@ -27,7 +27,7 @@ from ..sizes import optional_module, whole_number
 from ..stats import EpochStats
 from ..store import Store
 from ..streams import current_stream
-from .arguments import check_kinds, loader_seeds, one_name
+from .arguments import check_arrays, check_kinds, lazy_arrays, loader_seeds, one_name
 from .batch import Batch, as_kind, block_of, edges_of
 from .division import Division
 from .position import Resumable
@@ -126,10 +126,13 @@ class Loader(Resumable, Generic[BatchT]):
         seed: seed of the order and of the draws
         form: "blocks": `rung.Batch`es. "pyg": torch_geometric `Data` with x, edge_index, y, n_id
             (original vertices), input_id, batch_size, num_sampled_nodes, num_sampled_edges, as
-            from NeighborLoader
+            from NeighborLoader, and the arrays by name
         arrays: "torch" or "numpy" (default: torch if it has been imported, which type checkers
             assume)
         labels: whether batches have labels
+        with_arrays: names of the arrays, staged with `arrays`, that batches have: `Batch.array()`,
+            or attributes of PyG's batches (default: all). Each is loaded into memory when it is
+            first used
         sample_on: "cpu" (default), or "gpu": the store's GPU samples the same batches, and their
             edges are on the GPU. It needs draws="all", and the store opened with
             sample_on_gpu=True; otherwise the graph is in pinned host memory. The defaults of
@@ -190,13 +193,13 @@ class Loader(Resumable, Generic[BatchT]):
     def __init__(self: Loader[Any], store: Store, seeds: Any = None, *, form: str = "blocks",
                  arrays: str | None = None, **options: Unpack[LoaderOptions]) -> None: ...
 
-    def __init__(self, store: Store, seeds: Any = None, *,
-                 fanouts: Sequence[int] | None = None, batch_size: int = 0,
-                 draws: str | None = None, shuffle: bool = True, drop_last: bool = False,
-                 seed: int = 0, form: str = "blocks",
-                 arrays: str | None = None, labels: bool = True, rank: int | None = None,
-                 world_size: int | None = None, look_ahead: int = 0,
-                 gathers: int = 0, threads: int = 0, warm_up: bool = True, progress: bool = False,
+    def __init__(self, store: Store, seeds: Any = None, *, fanouts: Sequence[int] | None = None,
+                 batch_size: int = 0, draws: str | None = None, shuffle: bool = True,
+                 drop_last: bool = False, seed: int = 0, form: str = "blocks",
+                 arrays: str | None = None, labels: bool = True,
+                 with_arrays: Sequence[str] | None = None, rank: int | None = None,
+                 world_size: int | None = None, look_ahead: int = 0, gathers: int = 0,
+                 threads: int = 0, warm_up: bool = True, progress: bool = False,
                  sample_on: str = "cpu", num_neighbors: Sequence[int] | None = None,
                  input_nodes: Any = ...):
         check_kinds(store, form, arrays, sample_on)
@@ -214,13 +217,13 @@ class Loader(Resumable, Generic[BatchT]):
         self.store: Store = store
         super().__init__(Division(seed, shuffle, drop_last, rank, world_size))
         self.seed: int = self._division.seed
-        self._pid = os.getpid()
         rank, world_size = self._division.ranks()
         with Dataset(store.path) as dataset:
             self._contents = dataset._contents()
             self._vertex_of_rank = LazyArray(dataset, "vertex_of_rank")
             self._seeds, self._seed_ranks = loader_seeds(dataset, seeds, input_nodes)
             self._take_labels(dataset, labels)
+            self._arrays = lazy_arrays(dataset, check_arrays(with_arrays, dataset.arrays, form))
             self.batch_size: int = (whole_number(batch_size, "batch_size") or dataset.batch_size
                                     or 1024)
             self._division.batch_size = self.batch_size
@@ -237,7 +240,7 @@ class Loader(Resumable, Generic[BatchT]):
                 found.append(_gpu_sampler(store, dataset, opts))
             graph = (dataset.graph() if opts.sampler.hop_count and not store.has_structure
                      else None)
-        self._calls, self._ended = Calls(), False
+        self._calls, self._ended, self._pid = Calls(), False, os.getpid()
         try:
             self._create(opts, graph, keep)
             if warm_up:
@@ -426,7 +429,7 @@ class Loader(Resumable, Generic[BatchT]):
             seeds, given = torch.from_numpy(seeds), torch.from_numpy(taken)
             labels = None if labels is None else tensor_of(labels, "labels")
         found: Batch[Any] = Batch(batch.batch_idx, seeds, labels, ranks, features, blocks[::-1],
-                                  self._vertex_of_rank)
+                                  self._vertex_of_rank, self._arrays)
         if self._pyg is None:
             return found
         counts = [batch.seed_count, *(block.src_count - block.dst_count for block in blocks)]
@@ -434,7 +437,8 @@ class Loader(Resumable, Generic[BatchT]):
                          num_nodes=batch.rank_count, batch_size=batch.seed_count,
                          n_id=found.vertices, input_id=given,
                          num_sampled_nodes=counts,
-                         num_sampled_edges=[block.edge_count for block in blocks])
+                         num_sampled_edges=[block.edge_count for block in blocks],
+                         **{name: found.array(name) for name in self._arrays})
 
     def __repr__(self) -> str:
         return (f"rung.Loader({self.store.path!r}): {len(self)} batches of {self.batch_size} "

@@ -119,7 +119,7 @@ def _throw_away(half_done: str) -> None:
 
 def _set_sources(opts: Any, sources: Sources, given: SimpleNamespace) -> None:
     if given.data is not None:
-        use_pyg_data(given)
+        use_pyg_data(sources, given)
         given.splits = masks(given.data, "data") if given.splits is None else given.splits
     graphs = graph_specs(sources, given.graph)
     opts.graph.specs, opts.graph.spec_count = texts(graphs)
@@ -293,6 +293,9 @@ def _run(given: SimpleNamespace) -> StageResult:
             refuse(given)
         else:
             set_lists(opts, lists, given)
+        if sources.left_out:   # 3: the caller of stage()
+            warnings.warn(f"{', '.join(sources.left_out)}: not staged; pass arrays of vertices as "
+                          "arrays=, delete the others", UserWarning, stacklevel=3)
         with shown:
             status = lib.rung_stage(byref(opts), byref(report))
         if shown.error is not None:

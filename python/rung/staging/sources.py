@@ -37,6 +37,7 @@ class Sources:
         self._parent = os.path.dirname(os.path.abspath(out))
         self._names: dict[str, str] = {}   # arguments by temporary file
         self.folder: Folder | None = None   # for the first array
+        self.left_out: list[str] = []   # what the caller's objects have and the data set will not
 
     def spec(self, source: Source, name: str) -> bytes:
         """Return a source's spec. Raises InvalidError for an unsupported type."""
@@ -61,6 +62,15 @@ class Sources:
                        f"output: {error.strerror}; choose an output in a folder that can be "
                        "written") from error
         return os.fsencode(path)
+
+    def note_left_out(self, where: str, store: Any, used: Iterable[str]) -> None:
+        """Note the attributes of a Data, or of a part of a HeteroData, that are not staged.
+
+        Args:
+            used: names of those that are; masks are splits
+        """
+        self.left_out += [f"{where}.{key}" for key, value in store.to_dict().items()
+                          if value is not None and key not in used and not key.endswith("_mask")]
 
     def name_arguments(self, error: Error) -> None:
         """Replace the temporary files in a message by the arguments that they were written for."""
@@ -113,7 +123,7 @@ def graph_specs(sources: Sources, graph: Any) -> list[bytes]:
         if type(one).__module__.startswith("torch_geometric."):
             raise InvalidError(f"graph: has type {type(one).__name__}; use data= for a Data or a "
                                "HeteroData of torch_geometric, or graph=data.edge_index")
-    graph = _scipy_edges(graph)
+    graph = _scipy_edges(sources, graph, "graph")
     if hasattr(graph, "__array__") or isinstance(graph, (str, os.PathLike)):
         return [sources.spec(graph, "graph")]
     if not isinstance(graph, Iterable):
@@ -124,15 +134,18 @@ def graph_specs(sources: Sources, graph: Any) -> list[bytes]:
         raise InvalidError("graph=[]: no source; use an edge index, or None for no graph")
     if all(_is_row(one) for one in graphs):
         return [sources.spec(_edge_index(graphs), "graph")]
-    return [sources.spec(_scipy_edges(one), f"graph[{i}]" if len(graphs) > 1 else "graph")
-            for i, one in enumerate(graphs)]
+    names = [f"graph[{i}]" if len(graphs) > 1 else "graph" for i in range(len(graphs))]
+    return [sources.spec(_scipy_edges(sources, one, name), name)
+            for one, name in zip(graphs, names)]
 
 
-def _scipy_edges(graph: Any) -> Any:
+def _scipy_edges(sources: Sources, graph: Any, name: str) -> Any:
     """Return the edges of a scipy matrix, whose entry [u, v] is an edge from u to v."""
     if not hasattr(graph, "tocoo"):
         return graph
     entries = graph.tocoo()
+    if not (entries.data == 1).all():
+        sources.left_out.append(f"values of {name}")
     return np.stack([entries.row, entries.col])
 
 
@@ -196,7 +209,7 @@ def preset_kind(given: SimpleNamespace) -> int:
     return int(PRESETS[given.preset])
 
 
-def use_pyg_data(given: SimpleNamespace) -> None:
+def use_pyg_data(sources: Sources, given: SimpleNamespace) -> None:
     """Set the sources that the caller did not give, except splits, from `given.data`, a Data.
 
     Raises:
@@ -215,3 +228,5 @@ def use_pyg_data(given: SimpleNamespace) -> None:
         raise InvalidError("data: has no x; set it, or pass features")
     given.graph = data.edge_index if given.graph is None else given.graph
     given.labels = data.y if given.labels is None else given.labels
+    sources.note_left_out("data", data, {"x", "edge_index", "y", "num_nodes",
+                                         *(given.arrays or ())})

@@ -81,8 +81,10 @@ def _type(sources: Sources, name: str, store: Any, given: SimpleNamespace) -> An
     described.splits, described.split_count = named_sources(
         sources, masks(store, where) if splits is None else splits,
         f"{where} splits", c.rung_stage_split)
-    described.arrays, described.array_count = named_sources(
-        sources, _of_type(given.arrays, "arrays", name), f"{where} arrays", c.rung_stage_array)
+    arrays = _of_type(given.arrays, "arrays", name)
+    described.arrays, described.array_count = named_sources(sources, arrays, f"{where} arrays",
+                                                            c.rung_stage_array)
+    sources.note_left_out(where, store, {"x", "y", "num_nodes", *(arrays or ())})
     return described
 
 
@@ -99,6 +101,7 @@ def _relation(sources: Sources, edge_type: tuple[str, str, str], store: Any) -> 
         [sources.spec(store.edge_index, f"{where}.edge_index")])
     if store.get("edge_attr") is not None:
         described.rows = sources.spec(store.edge_attr, f"{where}.edge_attr")
+    sources.note_left_out(where, store, {"edge_index", "edge_attr"})
     return described
 
 
@@ -119,6 +122,7 @@ def hetero_lists(sources: Sources, given: SimpleNamespace) -> Lists:
     if not data.edge_types:
         raise InvalidError("data: has no edge types; set the edge_index of one, or stage each type "
                            "by itself with features=")
+    sources.note_left_out("data", data._global_store, ())
     return ([_type(sources, name, data[name], given) for name in data.node_types],
             [_relation(sources, key, data[key]) for key in data.edge_types])
 

@@ -151,7 +151,7 @@ static void add_opposite(struct stage_build *build, size_t idx)
 	relation->fanouts = NULL;
 }
 
-/* --undirected, as PyG's ToUndirected, and --dedup. */
+/* --undirected and --dedup. */
 static void set_directions(struct stage_build *build, const struct rung_graph_opts *graph)
 {
 	struct stage_typed *typed = build->typed;

@@ -413,7 +413,7 @@ struct rung_plan_table {
  * edge rows, lists of its relations. See Tables at the top of this file.
  *
  * @param opts    NULL: defaults. host_bytes is the budget of all tables; the other options apply
- *                to each table, but structure_bytes is not used
+ *                to each table, but structure_bytes is not used, and a cache needs cache_share
  * @param tables  [count] with `size`, `ds` and `lists` set; the rest is written on success
  * @return 0; RUNG_E_INVAL (the budget is too small, with the least that works; a typed dataset;
  *         lists of a dataset without a graph); RUNG_E_ABI, or an error of rung_plan_create()

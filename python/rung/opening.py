@@ -42,7 +42,7 @@ def open(path: str | os.PathLike[str], host: Size | None = None, *, gpu: Size | 
         device: "cpu", "cuda", "cuda:N" (with the GPU of `gpus=[N]`), a torch.device, or "auto"
             (`why_cpu` has the reason if the CPU gathers)
         cache: part of `host` for cold rows that will be needed again: bytes, "1GiB", or "10%"
-            (default: an eighth, or as `structure="auto"` divides it)
+            (default: an eighth, or as `structure="auto"` divides it); typed: a share of each table
         share: let other processes attach: True (for workers that this process forks or spawns), or
             the path of a socket
         private_cache: with `share`: do not share the cold-row cache; attached processes have none

@@ -4,6 +4,8 @@
  * rest is divided by curve_divide.c. Curves have points at some distance, so bytes are left that
  * reach no next point: they go to the table that gains most, if the plan keeps more rows with them.
  */
+#include <stdio.h>
+
 #include "divide/curve.h"
 
 /* What a call needs. */
@@ -15,6 +17,21 @@ struct tables {
 	size_t count;
 	uint64_t host_bytes; /* the budget, with its default filled in */
 };
+
+/* A number of bytes would be that of each table. With all bytes for the cache, tables get no more
+ * than their least, because the division counts rows. */
+static int check_cache(const struct rung_plan_opts *opts)
+{
+	char bytes[24] = "all";
+
+	if (opts->cache_bytes == 0 || opts->cache_bytes == RUNG_BYTES_NONE)
+		return 0;
+	if (opts->cache_bytes != RUNG_BYTES_MAX)
+		snprintf(bytes, sizeof(bytes), "%" PRIu64, opts->cache_bytes);
+	return rung__fail(RUNG_E_INVAL,
+	                  "cache of %s bytes: each table has a cache; give a share, such as 25%%",
+	                  bytes);
+}
 
 static int check_table(const struct rung_plan_table *table)
 {
@@ -163,6 +180,8 @@ int rung_plan_tables(const struct rung_plan_opts *opts, struct rung_plan_table *
 	struct tables tables = { .opts = RUNG_PLAN_OPTS_INIT, .count = count };
 	int rc = rung__opts_copy_in(&tables.opts, sizeof(tables.opts), opts, "rung_plan_opts");
 
+	if (rc == 0)
+		rc = check_cache(&tables.opts);
 	if (rc == 0 && count == 0)
 		rc = rung__fail(RUNG_E_INVAL, "no tables to divide a budget among; give at least "
 		                              "one");

@@ -151,6 +151,9 @@ static int divide_all(const struct plan_args *args, const struct rung_profile *p
 		count = plan_budgets(&answers, budgets);
 	for (uint32_t i = 0; i < count && rc == 0; i++)
 		rc = divide(typed, &opts, budgets[i], args->sweep);
+	/* a share of few rows can be less than the slots need: it is rounded up */
+	if (rc == RUNG_E_INVAL && args->store.host.share > 0 && rung_last_error_min_bytes() > 0)
+		rc = divide(typed, &opts, rung_last_error_min_bytes(), 0);
 	return rc;
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 from .._library import c, check, lib, string, text
 from ..errors import InvalidError
 from ..owned import Owned
-from ..sizes import plan_opts
+from ..sizes import plan_opts, size_share
 
 
 def _open_folder(path: str | os.PathLike[str]) -> Owned:
@@ -42,5 +42,12 @@ def divide_tables(path: str | os.PathLike[str],
         table.size, table.ds, table.lists = sizeof(table), part.pointer, lists
     # a share such as "10%" is of the rows of all tables: the folder above them has none
     rows = sum(lib.rung_dataset_info(part.pointer).contents.feature_bytes for part in parts)
-    check(lib.rung_plan_tables(byref(plan_opts(given, rows)), tables, len(parts)))
+    opts = plan_opts(given, rows)
+    try:
+        check(lib.rung_plan_tables(byref(opts), tables, len(parts)))
+    except InvalidError as error:
+        if given.host is None or not size_share(given.host) or not error.min_bytes:
+            raise
+        opts.host_bytes = error.min_bytes   # a share of few rows can be less than slots need
+        check(lib.rung_plan_tables(byref(opts), tables, len(parts)))
     return [(name, lists, table) for (name, lists), table in zip(names, tables)]

@@ -130,6 +130,41 @@ def test_a_data_set_of_one_type_is_refused(typed):
         rung.plan_tables(os.path.join(typed, "vertices/paper"))
 
 
+def cached(typed, **options):
+    """Return the cached rows by table of a typed store."""
+    with rung.open(typed, **options) as store:
+        assert store["author"].gather([3, 1]).shape == (2, 100)
+        return {name: table.cache_rows for name, table in store.stats().items()}
+
+
+def test_a_cache_is_a_share_of_each_table_of_rows(typed):
+    assert not any(cached(typed, host="5MiB", cache=0).values())
+    found = cached(typed, host="5MiB", cache="25%")
+    for table in rung.plan_tables(typed, "5MiB", cache="25%"):
+        size = found[table.name] * table.row_bytes   # without its index, and the padding of rows
+        whole = table.lists or table.resident_bytes == table.rows * table.row_bytes
+        assert size == 0 if whole else 0 < size <= table.bytes / 4
+    assert found["vertices/author"] > 0
+    for cache, size in (("1MiB", 1 << 20), ("max", "all")):
+        for refused in (rung.open, rung.plan_tables):
+            with pytest.raises(rung.InvalidError, match=f"^cache of {size} bytes: each table has "
+                                                        "a cache; give a share, such as 25%"):
+                refused(typed, host="5MiB", cache=cache)
+
+
+def test_a_share_of_few_rows_is_rounded_up_to_the_least(typed, command):
+    with pytest.raises(rung.InvalidError) as found:
+        rung.open(typed, host=1000)
+    least = found.value.min_bytes
+    assert sum(table.bytes for table in rung.plan_tables(typed, "0.01%")) <= least
+    assert cached(typed, host="0.01%")
+    assert rung.plan_tables(typed, "0.01%") == rung.plan_tables(typed, least)
+    budgets = json.loads(command(typed, "--host", "0.01%", "--json"))["budgets"]
+    assert [budget["host_bytes"] for budget in budgets] == [least]
+    with pytest.raises(rung.InvalidError, match="cannot hold the least"):
+        rung.open(typed, host="0%")
+
+
 @pytest.fixture(scope="module")
 def command():
     found = os.environ.get("RUNG") or shutil.which("rung")
@@ -179,3 +214,8 @@ def test_options_of_one_type_are_refused_by_name(typed, command, option):
 
 def test_the_command_names_the_least_budget(typed, command):
     assert "give at least" in command(typed, "--host", "1000", code=2)
+
+
+def test_the_command_refuses_a_cache_in_bytes(typed, command):
+    assert "give a share, such as 25%" in command(typed, "--host=5MiB", "--cache=1MiB", code=2)
+    command(typed, "--host=5MiB", "--cache=25%")

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The description of quantized rows in a manifest: how they are stored, and what was given. */
-#include <float.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/base.h"
@@ -76,12 +74,12 @@ static bool get_scales(const json_t *list, const struct rung__quant *quant, floa
 {
 	for (uint64_t c = 0; c < quant->columns; c++) {
 		const json_t *scale = json_array_get(list, c);
-		const double value = json_number_value(scale);
 
-		if (!json_is_number(scale) || !(value >= (double)rung__quant_scale_min(quant)) ||
-		    value > (double)FLT_MAX / (double)RUNG__FP8_MAX)
+		/* as float: the text has 15 digits, and those of the limits are rounded */
+		scales[c] = (float)json_number_value(scale);
+		if (!json_is_number(scale) || !(scales[c] >= rung__quant_scale_min(quant)) ||
+		    scales[c] > rung__quant_scale_max(quant))
 			return false;
-		scales[c] = (float)value;
 	}
 	return true;
 }

@@ -62,6 +62,9 @@ bool rung__quant_accepts(enum rung_dtype dtype);
 /** The smallest scale of a format. */
 float rung__quant_scale_min(const struct rung__quant *quant);
 
+/** The largest one: its product with the largest code is finite. */
+float rung__quant_scale_max(const struct rung__quant *quant);
+
 /** The scale for values up to this magnitude. */
 float rung__quant_scale(const struct rung__quant *quant, float magnitude_max);
 

@@ -27,9 +27,16 @@ float rung__quant_scale_min(const struct rung__quant *quant)
 	return quant->format == RUNG_QUANT_FP8 ? 512 * FLT_MIN : FLT_MIN;
 }
 
+float rung__quant_scale_max(const struct rung__quant *quant)
+{
+	/* FLT_MAX / 127 is rounded up, and 127 times that is infinite: the number below it */
+	return quant->format == RUNG_QUANT_INT8 ? 0x1.020406p+121f : FLT_MAX / code_max(quant);
+}
+
 float rung__quant_scale(const struct rung__quant *quant, float magnitude_max)
 {
-	return fmaxf(magnitude_max / code_max(quant), rung__quant_scale_min(quant));
+	return fminf(fmaxf(magnitude_max / code_max(quant), rung__quant_scale_min(quant)),
+	             rung__quant_scale_max(quant));
 }
 
 /* ---- values as float32 ---- */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Quantized rows, compared to the bit with a reference that computes each value in float64. */
 #include <criterion/criterion.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -320,6 +321,26 @@ Test(quant, tiny_and_zero_rows_are_read_with_normal_numbers)
 					check_decoded(&quant, NULL, row, (enum rung__quant_isa)isa,
 					              0);
 		}
+	}
+}
+
+Test(quant, the_largest_numbers_stay_finite)
+{
+	const float values[] = { FLT_MAX, -FLT_MAX, 1 };
+
+	for (uint64_t i = 0; i < 6; i++) {
+		const struct rung__quant quant = { RUNG_QUANT_INT8 + i % 3, i / 3, 3 };
+		const float scale = rung__quant_scale(&quant, FLT_MAX);
+		const float scales[] = { scale, scale, scale };
+		const struct rung__row_form form = rung__row_form_decode(&quant, scales, RUNG_F32);
+		unsigned char row[32];
+		float back[3];
+
+		cr_assert_leq(scale, rung__quant_scale_max(&quant));
+		cr_assert(rung__quant_encode(&quant, scales, values, row));
+		form.decode(&form, (unsigned char *)back, row, false, row);
+		cr_assert(isfinite(back[0]) && back[0] > 0.999f * FLT_MAX);
+		cr_assert(isfinite(back[1]) && back[1] < -0.999f * FLT_MAX);
 	}
 }
 

@@ -78,6 +78,27 @@ Test(stage_quantized, every_format_is_verified_against_its_source)
 	}
 }
 
+/* Columns of zeros, and of the smallest and largest numbers: the scales are at their limits. */
+Test(stage_quantized, columns_at_the_limits_of_the_scale_open_and_verify)
+{
+	static const uint32_t limits[] = { 0, 1, 0x00800000, 0x7f7fffff, 0xff7fffff, 0x7f61b1e6 };
+
+	for (unsigned i = 0; i < 6; i++) {
+		unsigned char *bytes;
+		size_t size;
+
+		stage_reference(RUNG_QUANT_INT8 + i % 3, (enum rung_quant_scales)(i / 3), false);
+		bytes = support_read_file(features, &size);
+		for (uint64_t row = 0; row < ROWS; row++)
+			memcpy(bytes + size - (ROWS - row) * COLUMNS * 4, limits, sizeof(limits));
+		cr_assert_eq(support_write_file(features, bytes, size), 0);
+		free(bytes);
+		cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+		cr_assert_eq(different_rows(out), 0);
+		support_remove(out);
+	}
+}
+
 Test(stage_quantized, another_value_in_the_source_is_found)
 {
 	unsigned char *bytes;

@@ -100,8 +100,8 @@ struct rung_score_opts {
 	uint32_t iterations;
 	double damping; /**< greater than 0 and less than 1; 0: 0.85 */
 	/**
-	 * rpagerank: stop at this L1 change; 0: 1e-6. The state is float32: with less than 1e-7 it
-	 * may not stop before the maximum number of steps
+	 * rpagerank: stop at this L1 change, at most 1e6; 0: 1e-6. The state is float32: with less
+	 * than 1e-7 it may not stop before the maximum number of steps
 	 */
 	double tolerance;
 	const uint64_t *train; /**< [train_count] ids, each once; NULL: all vertices */

@@ -190,12 +190,16 @@ static int write_sums(struct rung__fetch_run *fetch)
 /* A whole copy has the source's text, so that all copies of a dataset have the same manifest. */
 static int write_manifest(struct rung__fetch_run *fetch)
 {
+	struct rung__manifest *parsed = NULL;
 	char *text = NULL;
 	int rc;
 
 	if (rung__fetch_is_whole(fetch))
 		return write_file(fetch, RUNG__MANIFEST_PARTIAL, fetch->text, fetch->text_bytes);
 	rc = rung__manifest_format(fetch->result, &text);
+	if (rc == 0)
+		rc = rung__manifest_parse(fetch->dir.path, text, strlen(text), &parsed);
+	rung__manifest_destroy(parsed);
 	if (rc == 0)
 		rc = write_file(fetch, RUNG__MANIFEST_PARTIAL, text, strlen(text));
 	rung__free(text);

@@ -328,12 +328,14 @@ static int write_text(const struct rung__stage *stage, const char *path, const c
 	return rc;
 }
 
-/* Compare the file of the manifest with `text`, which was written to it. */
+/* Compare the file of the manifest with `text`, which was written to it, and parse it as readers
+ * will. */
 static int compare_text(const struct rung__stage *stage, const char *path, const char *text)
 {
 	const size_t bytes = strlen(text);
 	int fd = rung__open_regular(stage->dir.fd, RUNG__MANIFEST_PARTIAL, path, O_NOFOLLOW),
 	    rc = fd;
+	struct rung__manifest *parsed = NULL;
 	char *read = rung__malloc(bytes);
 
 	if (fd >= 0)
@@ -342,6 +344,10 @@ static int compare_text(const struct rung__stage *stage, const char *path, const
 	if (rc == 0 && memcmp(read, text, bytes) != 0)
 		rc = rung__fail(RUNG_E_CORRUPT,
 		                "%s: differs from the written data; " RUNG__STAGE_CURE, path);
+	/* a fault of the writer, which must not replace a dataset that can be opened */
+	if (rc == 0)
+		rc = rung__manifest_parse(path, text, bytes, &parsed);
+	rung__manifest_destroy(parsed);
 	rung__free(read);
 	if (fd >= 0)
 		close(fd);

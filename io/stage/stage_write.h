@@ -24,7 +24,8 @@ int rung__stage_write_manifest(struct rung__stage *stage);
 /** Allocate the buffer and the checksums of all blocks, and set the checksums that the journal
  * has. */
 int rung__stage_accept_sums(struct rung__stage *stage);
-/** RUNG_E_CORRUPT if the manifest under its temporary name differs from the one in memory. */
+/** RUNG_E_CORRUPT if the manifest under its temporary name differs from the one in memory, or the
+ * failure with which readers would refuse it. */
 int rung__stage_check_manifest(struct rung__stage *stage);
 
 #endif

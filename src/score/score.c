@@ -9,6 +9,7 @@
 #define ITERATIONS_WEIGHTED      5u
 #define ITERATIONS_CONVERGED_MAX 200u
 #define DAMPING                  0.85
+#define TOLERANCE_MAX            1e6
 #define TOLERANCE                1e-6 /* default tolerance: sum of the changes in one iteration */
 #define BATCH_SIZE               1024u
 
@@ -96,9 +97,11 @@ static int check_damping(struct rung_score_opts *opts)
 		                  opts->damping);
 	if (opts->tolerance == 0)
 		opts->tolerance = TOLERANCE;
-	if (!(opts->tolerance > 0))
-		return rung__fail(RUNG_E_INVAL, "score: tolerance is %g; use a value above 0",
-		                  opts->tolerance);
+	if (!(opts->tolerance > 0 && opts->tolerance <= TOLERANCE_MAX))
+		return rung__fail(
+			RUNG_E_INVAL,
+			"score: tolerance %g is out of range; use a value above 0 and at most %g",
+			opts->tolerance, TOLERANCE_MAX);
 	return 0;
 }
 

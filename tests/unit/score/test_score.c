@@ -366,6 +366,10 @@ Test(score, options_out_of_range_are_rejected)
 	assert_refused(&graph.csc,
 	               (struct rung_score_opts){ .method = RUNG_SCORE_PPR, .tolerance = -1 },
 	               RUNG_E_INVAL, "tolerance");
+	assert_refused(&graph.csc,
+	               (struct rung_score_opts){ .method = RUNG_SCORE_RPAGERANK,
+	                                         .tolerance = (double)INFINITY },
+	               RUNG_E_INVAL, "tolerance");
 	assert_refused(&graph.csc, (struct rung_score_opts){ .method = (enum rung_score_method)99 },
 	               RUNG_E_INVAL, "method");
 	test_graph_fini(&graph);

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The checks of staging: of files before they are published, of datasets before a run reports them
  * as finished, and of inputs. */
+#include <fcntl.h>
+#include <float.h>
+#include <math.h>
+#include <stddef.h>
 #include <utime.h>
 
 #include "stage/stage_check.h"
+#include "stage/stage_write.h"
 #include "stage_killed.h"
 
 TestSuite(stage_check, .init = setup, .fini = teardown, .timeout = 300);
@@ -160,6 +165,127 @@ Test(stage_check, a_features_file_on_a_missing_drive_is_named)
 	cr_assert(verifies(out));
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	cr_assert(verifies(out));
+}
+
+/* ---- manifests ---- */
+
+static struct rung__manifest *read_staged(int *fd_out)
+{
+	struct rung__manifest *m = NULL;
+
+	*fd_out = open(out, O_RDONLY | O_DIRECTORY);
+	cr_assert_geq(*fd_out, 0);
+	cr_assert_eq(rung__manifest_read(*fd_out, out, &m), 0, "%s", rung_last_error());
+	return m;
+}
+
+Test(stage_check, a_manifest_that_readers_refuse_is_not_published)
+{
+	struct rung__stage stage = { .dir.partial_path = out };
+
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	stage.manifest = read_staged(&stage.dir.fd);
+	for (uint32_t size = 2; size-- > 0;) {
+		char *text = NULL, path[400];
+
+		stage.manifest->batch_size = size;
+		cr_assert_eq(rung__manifest_format(stage.manifest, &text), 0);
+		snprintf(path, sizeof(path), "%s/" RUNG__MANIFEST_PARTIAL, out);
+		cr_assert_eq(support_write_file(path, text, strlen(text)), 0);
+		rung__free(text);
+		if (size > 0)
+			cr_assert_eq(rung__stage_check_manifest(&stage), 0, "%s",
+			             rung_last_error());
+		else
+			assert_error(rung__stage_check_manifest(&stage), RUNG_E_FORMAT,
+			             "batch_size");
+	}
+	rung__manifest_destroy(stage.manifest);
+	close(stage.dir.fd);
+}
+
+/* What the writer accepts, the reader does too. */
+Test(stage_check, every_number_of_a_manifest_is_read_again_at_its_limits)
+{
+#define FIELD(name, value)                                                                         \
+	{                                                                                          \
+#name, offsetof(struct rung__manifest, name),                                      \
+			sizeof(((struct rung__manifest *)0)->name),                                \
+			&(const __typeof__(((struct rung__manifest *)0)->name))                    \
+		{                                                                                  \
+			value                                                                      \
+		}                                                                                  \
+	}
+	const struct {
+		const char *name;
+		size_t offset, bytes;
+		const void *value;
+	} fields[] = {
+		FIELD(score_iterations, UINT32_MAX),
+		FIELD(score_damping, DBL_MIN),
+		FIELD(score_damping, nextafter(1, 0)),
+		FIELD(score_damping, 4e-324),
+		FIELD(score_tolerance, DBL_MIN),
+		FIELD(score_tolerance, 1e6),
+		FIELD(score_seed, INT64_MAX),
+		FIELD(score_batches, INT64_MAX),
+		FIELD(fanouts[0], 1),
+		FIELD(fanouts[0], UINT32_MAX),
+		FIELD(batch_size, 1),
+		FIELD(batch_size, UINT32_MAX),
+		FIELD(draws, RUNG_DRAWS_NEW),
+		FIELD(edge_count, 0),
+	};
+	int fd;
+
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(fields); i++) {
+		struct rung__manifest *m = read_staged(&fd), *again = NULL;
+		char *text = NULL, *text_again = NULL;
+
+		m->score_sampled = true;
+		memcpy((char *)m + fields[i].offset, fields[i].value, fields[i].bytes);
+		cr_assert_eq(rung__manifest_lay_out(m), 0);
+		cr_assert_eq(rung__manifest_format(m, &text), 0, "%s", fields[i].name);
+		cr_assert_eq(rung__manifest_parse(out, text, strlen(text), &again), 0, "%s: %s",
+		             fields[i].name, rung_last_error());
+		cr_assert_eq(rung__manifest_format(again, &text_again), 0);
+		cr_assert_str_eq(text_again, text, "%s", fields[i].name);
+		rung__free(text_again);
+		rung__free(text);
+		rung__manifest_destroy(again);
+		rung__manifest_destroy(m);
+		close(fd);
+	}
+}
+
+Test(stage_check, options_at_their_limits_are_refused_or_give_a_dataset_that_opens)
+{
+	const uint32_t widest[] = { UINT32_MAX, UINT32_MAX };
+
+	opts.force = 1;
+	opts.fanouts = widest;
+	opts.fanout_count = 2;
+	opts.batch_size = UINT32_MAX;
+	opts.score.method = RUNG_SCORE_RPAGERANK;
+	for (unsigned i = 0; i < 8; i++) {
+		opts.score.damping = i & 1 ? DBL_MIN : nextafter(1, 0);
+		opts.score.tolerance = i & 2 ? 1e6 : DBL_TRUE_MIN;
+		opts.score.iterations = i & 4 ? 1 : 3;
+		cr_assert_eq(rung_stage(&opts, NULL), 0, "%u: %s", i, rung_last_error());
+		cr_assert(opens(out), "%u: %s", i, rung_last_error());
+	}
+	opts.score.tolerance = DBL_MAX;
+	assert_error(rung_stage(&opts, NULL), RUNG_E_INVAL, "tolerance");
+	opts.score.tolerance = INFINITY;
+	assert_error(rung_stage(&opts, NULL), RUNG_E_INVAL, "tolerance");
+	opts.score = (struct rung_score_opts)RUNG_SCORE_OPTS_INIT;
+	opts.score.batches_max = 2;
+	opts.score.seed = INT64_MAX;
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	cr_assert(opens(out), "%s", rung_last_error());
+	opts.score.seed++;
+	assert_error(rung_stage(&opts, NULL), RUNG_E_INVAL, "seed");
 }
 
 Test(stage_check, the_first_the_last_and_one_in_64_blocks_of_a_large_file_are_read)

@@ -14,6 +14,7 @@
  *   rows NAME ROW TAILS SUM           ranks below ROW are in their files
  *   scales BITS ...                   scales per column of quantized rows
  *   sums FIRST SUM ...                checksums of blocks, from number FIRST on
+ *   scratch NAME SUM                  of types: the checksum of a file of scores
  *   scored SUM                        of a part: the checksum of its scores
  *   complete HOST                     of a part: all of it is checked
  */

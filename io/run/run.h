@@ -117,6 +117,9 @@ struct rung__stage {
 #define RUNG__STAGE_CURE                                                                           \
 	"put the file back and continue with --resume, or start from scratch with --force"
 
+/** The end of messages about a damaged file of a finished dataset. */
+#define RUNG__FINISHED_CURE "repair it with rung verify --repair, or stage it again with --force"
+
 /** The end of messages about another part that does not fit. */
 #define RUNG__STAGE_PART_CURE                                                                      \
 	"stage this part again with --force, with the sources and options of part 0"

@@ -296,3 +296,21 @@ int rung__stage_run(const struct rung_stage_opts *opts, const struct rung__stage
 	}
 	return rc;
 }
+
+int rung__stage_check(const struct rung_stage_opts *opts, const char *cure,
+                      struct rung_stage_report *report_out)
+{
+	struct rung__stage stage = { .opts = *opts, .journal.fd = -1 };
+	int rc;
+
+	stage.threads = rung__threads(opts->threads);
+	rc = rung__stage_dir_init(&stage.dir, opts);
+	if (rc == 0)
+		rc = rung__stage_check_found(&stage, cure);
+	if (rc == 0)
+		rc = fill_report(&stage);
+	fini(&stage);
+	if (rc == 0)
+		*report_out = stage.report;
+	return rc;
+}

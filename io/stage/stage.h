@@ -9,4 +9,9 @@
 int rung__stage_run(const struct rung_stage_opts *opts, const struct rung__stage_member *member,
                     struct rung_stage_report *report_out);
 
+/** Check the complete dataset or part in opts->out_dir against its checksums, and report its sizes.
+ * RUNG_E_CORRUPT names a damaged file; the message ends with `cure`. */
+int rung__stage_check(const struct rung_stage_opts *opts, const char *cure,
+                      struct rung_stage_report *report_out);
+
 #endif

@@ -30,4 +30,7 @@ int rung__stage_check_part(struct rung__stage *stage);
  * replaced. */
 int rung__stage_finished(struct rung__stage *stage, bool *finished_out);
 
+/** Open OUT, whatever its job, and check its files. Messages end with `cure`. */
+int rung__stage_check_found(struct rung__stage *stage, const char *cure);
+
 #endif

@@ -17,8 +17,6 @@
 #include "stage/stage_job.h"
 #include "stage/stage_write.h"
 
-#define CURE "repair it with rung verify --repair, or stage it again with --force"
-
 /* Read the checksums of all blocks from checksums.npy, not from the journal, which a complete run
  * has removed. */
 static int read_sums(struct rung__stage *stage)
@@ -38,11 +36,11 @@ static int read_sums(struct rung__stage *stage)
 	rung__free(path);
 	return rc == RUNG_E_NOMEM || rc == 0
 	               ? rc
-	               : rung__fail(RUNG_E_CORRUPT, "%s; " CURE, rung_last_error());
+	               : rung__fail(RUNG_E_CORRUPT, "%s; " RUNG__FINISHED_CURE, rung_last_error());
 }
 
 /* Check the files of OUT, whose manifest is now stage->manifest. */
-static int check_previous(struct rung__stage *stage)
+static int check_previous(struct rung__stage *stage, const char *cure)
 {
 	int rc = rung__stage_accept_sums(stage);
 
@@ -50,7 +48,7 @@ static int check_previous(struct rung__stage *stage)
 		rc = read_sums(stage);
 	if (rc == 0)
 		rc = rung__stage_check_all(stage, stage->dir.path,
-		                           stage->dir.published ? RUNG__STAGE_CURE : CURE);
+		                           stage->dir.published ? RUNG__STAGE_CURE : cure);
 	/* The journal is still in OUT, so the dataset that was replaced may still exist under the
 	 * name OUT.partial: the user can return to that dataset. */
 	if (rc == RUNG_E_CORRUPT && stage->dir.published &&
@@ -69,6 +67,15 @@ static int open_previous(struct rung__stage *stage, struct rung__manifest **prev
 	if (rc == 0)
 		rc = rung__manifest_read(stage->dir.fd, stage->dir.path, previous_out);
 	return rc < 0 ? rc : rung__stage_job_check_finished(stage, (*previous_out)->job);
+}
+
+int rung__stage_check_found(struct rung__stage *stage, const char *cure)
+{
+	int rc = rung__stage_dir_open_out(&stage->dir);
+
+	if (rc == 0)
+		rc = rung__manifest_read(stage->dir.fd, stage->dir.path, &stage->manifest);
+	return rc < 0 ? rc : check_previous(stage, cure);
 }
 
 int rung__stage_finished(struct rung__stage *stage, bool *finished_out)
@@ -92,7 +99,7 @@ int rung__stage_finished(struct rung__stage *stage, bool *finished_out)
 	stage->report.score.batches_sampled = previous->score_batches;
 	stage->report.resumed = stage->report.already_staged = 1;
 	*finished_out = true;
-	rc = check_previous(stage);
+	rc = check_previous(stage, RUNG__FINISHED_CURE);
 	/* the clean-up is left to part 0 */
 	return rc < 0 || !stage->dir.published || stage->opts.dry_run || stage->opts.part > 0
 	               ? rc

@@ -15,7 +15,9 @@
 #define RUNG__TYPED_SCORE "score_%03u.npy" /* of part number %u */
 /* of edge rows, by the target of the edge */
 #define RUNG__TYPED_EDGES "score_%03u_edges.npy"
-#define RUNG__TYPED_DONE  "parts" /* line of the journal: all parts are complete */
+/* lines of the journal: the checksum of a file of scores; all parts are complete */
+#define RUNG__TYPED_SUM  "scratch"
+#define RUNG__TYPED_DONE "parts"
 
 /** What the parts of the run have in common. */
 struct rung__typed {
@@ -63,11 +65,20 @@ uint32_t rung__typed_rows_part(const struct rung__typed *typed, uint32_t relatio
 /** Write scores to the file `name` of OUT.partial. */
 int rung__typed_write_score(const struct rung__typed *typed, const char *name, const float *score,
                             uint64_t count);
+/** Read such a file, and compare it with its checksum if an earlier run has written it.
+ * RUNG_E_CORRUPT: it is missing or was changed. @param count  of scores; 0: all.
+ * @param score_out  free it with rung__free() */
+int rung__typed_read_score(const struct rung__typed *typed, const char *name, uint64_t count,
+                           float **score_out);
 
 /* ---- typed_parts.c ---- */
 
 /** Stage part `number`, or with `dry_run` only check the inputs and add the bytes it needs. */
 int rung__typed_stage_part(struct rung__typed *typed, uint32_t number, bool dry_run);
+/** Check the files of a part that is complete against their checksums, and add its sizes to the
+ * report. @param whole  the folder of the whole. @param cure  the end of messages */
+int rung__typed_check_part(struct rung__typed *typed, const struct rung__typed_part *part,
+                           const char *whole, const char *cure);
 /** Take over the counts of a part that is complete, and the checksum of its manifest. */
 int rung__typed_note_part(struct rung__typed *typed, const struct rung__typed_part *part);
 

@@ -55,6 +55,7 @@ static int check_finished(struct rung__typed *typed, bool *finished_out)
 {
 	struct rung__stage *stage = &typed->stage;
 	struct rung_dataset *ds = NULL;
+	struct rung__typed_part part;
 	int rc = rung_dataset_open(stage->dir.path, &ds);
 
 	if (rc == 0)
@@ -71,8 +72,11 @@ static int check_finished(struct rung__typed *typed, bool *finished_out)
 	stage->manifest->edge_count = ds->manifest->edge_count;
 	memcpy(stage->manifest->types, ds->manifest->types, sizeof(*ds->manifest->types));
 	rung_dataset_close(ds);
-	return stage->dir.published && !stage->opts.dry_run ? rung__stage_dir_finish(&stage->dir)
-	                                                    : 0;
+	for (uint32_t i = 0; rc == 0 && rung__typed_part(typed, i, &part); i++)
+		rc = rung__typed_check_part(typed, &part, stage->dir.path, RUNG__FINISHED_CURE);
+	return rc == 0 && stage->dir.published && !stage->opts.dry_run
+	               ? rung__stage_dir_finish(&stage->dir)
+	               : rc;
 }
 
 /* ---- work ---- */
@@ -123,8 +127,8 @@ static int make_folders(const struct rung__typed *typed)
 	return 0;
 }
 
-/* Stage all parts. When the journal has the line that all are complete, the scores may be gone, and
- * only the counts and checksums of the parts are read. */
+/* Stage all parts. When the journal has the line that all are complete, the scores may be gone: the
+ * files of the parts are then compared with their checksums. */
 static int write_parts(struct rung__typed *typed)
 {
 	struct rung__stage *stage = &typed->stage;
@@ -133,9 +137,13 @@ static int write_parts(struct rung__typed *typed)
 	int rc = make_folders(typed);
 
 	stage->manifest->edge_count = 0;
-	for (uint32_t i = 0; rc == 0 && rung__typed_part(typed, i, &part); i++)
-		rc = done ? rung__typed_note_part(typed, &part)
+	for (uint32_t i = 0; rc == 0 && rung__typed_part(typed, i, &part); i++) {
+		rc = done ? rung__typed_check_part(typed, &part, stage->dir.partial_path,
+		                                   RUNG__STAGE_CURE)
 		          : rung__typed_stage_part(typed, i, false);
+		if (rc == 0 && done)
+			rc = rung__typed_note_part(typed, &part);
+	}
 	if (rc < 0 || done)
 		return rc;
 	rc = rung__typed_unchanged(typed);
@@ -160,21 +168,40 @@ static int write_manifest(struct rung__stage *stage)
 	return rc < 0 ? rc : rung__stage_check_manifest(stage);
 }
 
-/* The scores are needed until all parts are complete. */
-static int remove_scores(const struct rung__typed *typed)
+/* Call `each` for the files of scores. */
+static int for_scores(const struct rung__typed *typed,
+                      int (*each)(const struct rung__typed *typed, const char *name))
 {
-	const struct rung__stage *stage = &typed->stage;
 	struct rung__typed_part part;
 	char name[32];
 	int rc = 0;
 
 	for (uint32_t i = 0; rc == 0 && rung__typed_part(typed, i, &part); i++) {
 		snprintf(name, sizeof(name), RUNG__TYPED_SCORE, i);
-		rc = rung__stage_entry_remove(stage->dir.fd, stage->dir.partial_path, name);
+		rc = each(typed, name);
 		snprintf(name, sizeof(name), RUNG__TYPED_EDGES, i);
 		if (rc == 0 && part.kind == RUNG__TYPED_EDGE_ROWS)
-			rc = rung__stage_entry_remove(stage->dir.fd, stage->dir.partial_path, name);
+			rc = each(typed, name);
 	}
+	return rc;
+}
+
+/* The scores are needed until all parts are complete. */
+static int remove_score(const struct rung__typed *typed, const char *name)
+{
+	const struct rung__stage_dir *dir = &typed->stage.dir;
+
+	return rung__stage_entry_remove(dir->fd, dir->partial_path, name);
+}
+
+static int check_score(const struct rung__typed *typed, const char *name)
+{
+	float *score = NULL;
+	int rc = rung__journal_last_of(&typed->stage.journal, RUNG__TYPED_SUM, name)
+	                 ? rung__typed_read_score(typed, name, 0, &score)
+	                 : 0;
+
+	rung__free(score);
 	return rc;
 }
 
@@ -190,6 +217,8 @@ static int start_or_resume(struct rung__typed *typed)
 	if (stage->dir.keep) {
 		stage->report.resumed = 1;
 		rc = adopt_scores(stage);
+		if (rc == 0 && !rung__journal_last(&stage->journal, RUNG__TYPED_DONE))
+			rc = for_scores(typed, check_score);
 		if (rc == 0)
 			rc = rung__journal_begin(&stage->journal, stage->dir.fd);
 	} else {
@@ -203,7 +232,7 @@ static int start_or_resume(struct rung__typed *typed)
 	if (rc == 0)
 		rc = write_parts(typed);
 	if (rc == 0)
-		rc = remove_scores(typed);
+		rc = for_scores(typed, remove_score);
 	if (rc == 0)
 		rc = write_manifest(stage);
 	return rc < 0 ? rc : rung__stage_dir_publish(&stage->dir);

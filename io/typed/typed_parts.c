@@ -181,6 +181,23 @@ int rung__typed_note_part(struct rung__typed *typed, const struct rung__typed_pa
 	return 0;
 }
 
+int rung__typed_check_part(struct rung__typed *typed, const struct rung__typed_part *part,
+                           const char *whole, const char *cure)
+{
+	struct rung_stage_opts opts = common_opts(typed);
+	struct rung_stage_report report = { 0 };
+	char *out = rung__format("%s/%s", whole, part->folder);
+	int rc;
+
+	opts.out_dir = out;
+	rc = out ? rung__stage_check(&opts, cure, &report)
+	         : rung__fail(RUNG_E_NOMEM, "%s", part->folder);
+	rung__free(out);
+	if (rc == 0)
+		add_report(&typed->stage.report, &report);
+	return rc;
+}
+
 /* The order of a part that is not ranked by its scores. */
 static int give_order(struct rung__typed *typed, uint32_t number,
                       const struct rung__typed_part *part, struct rung__stage_member *member)

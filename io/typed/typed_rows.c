@@ -15,37 +15,19 @@
 #include "source/npy.h"
 #include "typed/state.h"
 
-/* The scores of the edges of each target, which were computed with those of the types. */
-static int read_edge_scores(const struct rung__typed *typed, uint32_t number, uint64_t count,
-                            float **scores_out)
-{
-	char *path = rung__format("%s/" RUNG__TYPED_EDGES, typed->stage.dir.partial_path, number);
-	float *scores = rung__malloc_array(count, sizeof(*scores));
-	struct rung_source *src = NULL;
-	int rc = path && scores ? rung_source_open(path, &src)
-	                        : rung__fail(RUNG_E_NOMEM, "staging: no memory for the scores");
-
-	if (rc == 0)
-		rc = rung_source_read(src, 0, count, scores);
-	rung_source_close(src);
-	rung__free(path);
-	if (rc < 0)
-		rung__free(scores);
-	else
-		*scores_out = scores;
-	return rc;
-}
-
 /* Write the score of every edge by its number: that of the edges of its target. */
 static int write_scores(struct rung__typed *typed, uint32_t number, const struct rung_csc *csc,
                         const void *edge_numbers, unsigned number_bytes)
 {
 	float *by_target = NULL, *score = rung__malloc_array(csc->edge_count, sizeof(*score));
 	char name[32];
-	int rc = score ? read_edge_scores(typed, number, csc->vertex_count, &by_target)
-	               : rung__fail(RUNG_E_NOMEM,
-	                            "staging: no memory for the scores of %" PRIu64 " edges",
-	                            csc->edge_count);
+	int rc;
+
+	snprintf(name, sizeof(name), RUNG__TYPED_EDGES, number);
+	rc = score ? rung__typed_read_score(typed, name, csc->vertex_count, &by_target)
+	           : rung__fail(RUNG_E_NOMEM,
+	                        "staging: no memory for the scores of %" PRIu64 " edges",
+	                        csc->edge_count);
 
 	for (uint64_t v = 0; rc == 0 && v < csc->vertex_count; v++) {
 		for (uint64_t e = csc->indptr[v]; e < csc->indptr[v + 1]; e++)

@@ -6,10 +6,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/base.h"
+#include "dataset/checksum.h"
 #include "file/file.h"
 #include "score/typed.h"
 #include "source/npy.h"
@@ -158,17 +160,56 @@ int rung__typed_write_score(const struct rung__typed *typed, const char *name, c
 	return rc;
 }
 
-/* @param edges  the scores of edges, for the part with their rows */
+int rung__typed_read_score(const struct rung__typed *typed, const char *name, uint64_t count,
+                           float **score_out)
+{
+	const struct rung__stage *stage = &typed->stage;
+	const char *sum = rung__journal_last_of(&stage->journal, RUNG__TYPED_SUM, name);
+	char *path = rung__format("%s/%s", stage->dir.partial_path, name);
+	struct rung_source *src = NULL;
+	float *score = NULL;
+	int rc = path ? rung_source_open(path, &src) : rung__fail(RUNG_E_NOMEM, "%s", name);
+
+	if (rc == 0) {
+		count = count ? count : rung_source_info(src)->row_count;
+		score = rung__malloc_array(count, sizeof(*score));
+		rc = score ? rung_source_read(src, 0, count, score)
+		           : rung__fail(RUNG_E_NOMEM, "%s: no memory for its scores", path);
+	}
+	rung_source_close(src);
+	if (rc < 0 && rc != RUNG_E_NOMEM)
+		rc = rung__fail(RUNG_E_CORRUPT, "%s; " RUNG__STAGE_CURE, rung_last_error());
+	else if (rc == 0 && sum &&
+	         rung__checksum(score, count * sizeof(*score)) != strtoull(sum, NULL, 16))
+		rc = rung__fail(RUNG_E_CORRUPT,
+		                "%s: does not match its checksum in the journal; " RUNG__STAGE_CURE,
+		                path);
+	rung__free(path);
+	if (rc < 0)
+		rung__free(score);
+	else
+		*score_out = score;
+	return rc;
+}
+
+/* Write scores, and note their checksum for a run that resumes.
+ * @param edges  the scores of edges, for the part with their rows */
 static int write_score(const struct scoring *scoring, bool edges, uint32_t number,
                        const float *score, uint32_t type)
 {
+	struct rung__journal *journal = &scoring->typed->stage.journal;
 	char name[32];
+	int rc;
 
 	if (edges)
 		snprintf(name, sizeof(name), RUNG__TYPED_EDGES, number);
 	else
 		snprintf(name, sizeof(name), RUNG__TYPED_SCORE, number);
-	return rung__typed_write_score(scoring->typed, name, score, scoring->counts[type]);
+	rc = rung__typed_write_score(scoring->typed, name, score, scoring->counts[type]);
+	return rc < 0 ? rc
+	              : rung__journal_add(
+				journal, RUNG__TYPED_SUM " %s %016" PRIx64, name,
+				rung__checksum(score, scoring->counts[type] * sizeof(*score)));
 }
 
 static int write_scores(const struct scoring *scoring)

@@ -220,6 +220,113 @@ Test(stage_typed, a_run_that_is_killed_at_any_step_resumes_to_the_same_bytes)
 	cr_assert_gt(step, 100);
 }
 
+static int publications;
+
+/* Before part number `stop_step` gets its name; the whole is last. */
+static void kill_at_publication(const char *step)
+{
+	if (strcmp(step, "rename manifest") == 0 && publications++ == stop_step)
+		kill(getpid(), SIGKILL);
+}
+
+static void stage_until_publication(int number)
+{
+	pid_t child;
+	int status;
+
+	stop_step = number;
+	child = fork();
+	cr_assert_geq(child, 0);
+	if (child == 0) {
+		rung__stage_step_hook = kill_at_publication;
+		_exit(-rung_stage(&opts, NULL));
+	}
+	cr_assert_eq(waitpid(child, &status, 0), child);
+	cr_assert(WIFSIGNALED(status));
+}
+
+/* A changed byte of any file of any part stops a run with `resume`. @return number of files */
+static unsigned resume_finds_damage(const char *folder, const char *cure)
+{
+	const struct rung_dataset_info *info = rung_dataset_info(typed);
+	unsigned count = 0;
+
+	for (size_t i = 0; part_of(folder, info, i); i++) {
+		char part[600], path[700];
+		struct rung_dataset *ds;
+
+		snprintf(part, sizeof(part), "%s", part_of(folder, info, i));
+		cr_assert_eq(rung_dataset_open(part, &ds), 0, "%s", rung_last_error());
+		/* without manifest.json, which has its own checksum */
+		for (size_t f = 0; f + 1 < rung_dataset_info(ds)->file_count; f++, count++) {
+			snprintf(path, sizeof(path), "%s/%s", part, rung_dataset_file(ds, f)->name);
+			support_flip(path, 4100);
+			assert_error(rung_stage(&opts, NULL), RUNG_E_CORRUPT, path);
+			cr_assert(strstr(rung_last_error(), cure), "%s", rung_last_error());
+			support_flip(path, 4100);
+		}
+		rung_dataset_close(ds);
+	}
+	return count;
+}
+
+Test(stage_typed, damaged_parts_are_not_published_and_not_accepted_as_staged)
+{
+	struct rung_stage_report report = { 0 };
+	char whole[400];
+	uint64_t bytes;
+
+	snprintf(whole, sizeof(whole), "%s/whole", dir);
+	opts.out_dir = whole;
+	cr_assert_eq(stage_killed_at(0), 0);
+	cr_assert_eq(rung_dataset_open(whole, &typed), 0, "%s", rung_last_error());
+	opts.out_dir = out;
+	stage_until_publication(TYPES + RELATIONS + 1);
+	opts.resume = 1;
+	cr_assert_gt(resume_finds_damage(partial, "--resume"), 30);
+	cr_assert_not(exists(out));
+	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
+	same_parts(whole, out);
+	bytes = report.bytes_written;
+	cr_assert_gt(bytes, PAPERS * PAPER_BYTES + AUTHORS * AUTHOR_BYTES + WRITES * EDGE_BYTES);
+	resume_finds_damage(out, "rung verify --repair");
+	cr_assert_eq(rung_stage(&opts, &report), 0, "%s", rung_last_error());
+	cr_assert_eq(report.already_staged, 1);
+	cr_assert_eq(report.bytes_written, bytes);
+	rung_dataset_close(typed);
+}
+
+Test(stage_typed, damaged_scores_are_not_used)
+{
+	static const char *const names[] = { "score_000.npy", "score_002.npy", "score_004.npy",
+		                             "score_006.npy", "score_007_edges.npy" };
+	char whole[400], path[400];
+
+	snprintf(whole, sizeof(whole), "%s/whole", dir);
+	opts.out_dir = whole;
+	cr_assert_eq(stage_killed_at(0), 0);
+	opts.out_dir = out;
+	stage_until_publication(0);
+	opts.resume = 1;
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(names); i++) {
+		size_t size;
+		unsigned char *kept;
+
+		snprintf(path, sizeof(path), "%s/%s", partial, names[i]);
+		cr_assert_eq(support_flip(path, 4097), 0);
+		assert_error(rung_stage(&opts, NULL), RUNG_E_CORRUPT, names[i]);
+		cr_assert_eq(support_flip(path, 4097), 0);
+		kept = support_read_file(path, &size);
+		cr_assert_eq(unlink(path), 0);
+		assert_error(rung_stage(&opts, NULL), RUNG_E_CORRUPT, names[i]);
+		cr_assert(strstr(rung_last_error(), "put the file back"));
+		cr_assert_eq(support_write_file(path, kept, size), 0);
+		free(kept);
+	}
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	same_parts(whole, out);
+}
+
 Test(stage_typed, another_job_does_not_continue_unfinished_work)
 {
 	opts.resume = 1;

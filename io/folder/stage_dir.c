@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -18,6 +19,7 @@
 
 #include "base/base.h"
 #include "dataset/manifest.h"
+#include "file/file.h"
 #include "folder/stage_dir.h"
 #include "folder/stage_entries.h"
 #include "folder/stage_step.h"
@@ -206,6 +208,40 @@ bool rung__stage_dir_still_partial(const struct rung__stage_dir *dir, int fd)
 	       fstat(fd, &held) == 0 && named.st_ino == held.st_ino && named.st_dev == held.st_dev;
 }
 
+/* Move the files of other parts, which part 0 has moved here and may be those of other machines,
+ * back to the folders of these parts. A part that was staged again has a newer one. */
+static int return_parts(const struct rung__stage_dir *dir, int fd,
+                        const struct rung__journal *journal)
+{
+	const char *words = rung__journal_last(journal, "job parts");
+	const unsigned long count = dir->part == 0 && words ? strtoul(words, NULL, 10) : 0;
+	int rc = 0;
+
+	for (uint32_t part = 1; part < RUNG__MIN(count, RUNG_FEATURE_FILES_MAX) && rc == 0;
+	     part++) {
+		char folder[NAME_MAX + 1], name[RUNG__SPLIT_NAME_BYTES];
+		struct stat st;
+		int to;
+
+		snprintf(folder, sizeof(folder), RUNG_STAGE_PART_FORMAT, dir->name, part,
+		         (unsigned)count);
+		snprintf(name, sizeof(name), RUNG__FEATURES_NAME, part);
+		to = openat(dir->parent_fd, folder,
+		            O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+		if (to < 0)
+			continue;
+		rc = rung__stage_dir_lock(to, folder);
+		if (rc == 0 && fstatat(to, name, &st, AT_SYMLINK_NOFOLLOW) < 0 &&
+		    renameat(fd, name, to, name) < 0 && errno != ENOENT)
+			rc = rung__fail_errno(errno, "%s/%s: cannot be moved back to %s",
+			                      dir->partial_path, name, folder);
+		if (rc == 0)
+			rc = rung__sync_folder(to, folder);
+		close(to);
+	}
+	return rc;
+}
+
 /* Decide whether to keep the files that an earlier run left, and remove them if not. Sets `keep`,
  * and reads the journal. The caller holds the lock. */
 static int remove_leftover(struct rung__stage_dir *dir, int fd, struct rung__journal *journal)
@@ -226,8 +262,10 @@ static int remove_leftover(struct rung__stage_dir *dir, int fd, struct rung__jou
 		                  "continue it with --resume, or discard it with --force",
 		                  dir->partial_path);
 	dir->keep = false;
+	rc = return_parts(dir, fd, journal);
 	rung__journal_fini(journal);
-	rc = rung__stage_entries_remove(fd, dir->partial_path);
+	if (rc == 0)
+		rc = rung__stage_entries_remove(fd, dir->partial_path);
 	return rc < 0 ? rc : rung__journal_read(journal, fd, dir->partial_path);
 }
 

@@ -96,6 +96,43 @@ Test(stage_parts_stopped, a_kill_of_part_0_leaves_the_other_parts_complete)
 	}
 }
 
+static int moves;
+
+static void kill_after_moves(const char *step)
+{
+	if (strcmp(step, "move") == 0 && moves++ == stop_step)
+		kill(getpid(), SIGKILL);
+}
+
+/* Part 0 is killed after it has moved files of other parts, and discarded. */
+Test(stage_parts_stopped, force_of_part_0_keeps_the_rows_of_the_other_parts)
+{
+	make_whole(60, 300);
+	opts.part_count = 4;
+	opts.threads = 1;
+	for (int moved = 0; moved < 3; moved++) {
+		pid_t child;
+		int status;
+
+		opts.resume = opts.force = 0;
+		for (opts.part = 3; opts.part > 0; opts.part--)
+			cr_assert_eq(stage_killed_at(0), 0);
+		stop_step = moved;
+		child = fork();
+		if (child == 0) {
+			rung__stage_step_hook = kill_after_moves;
+			_exit(-rung_stage(&opts, NULL));
+		}
+		cr_assert_eq(waitpid(child, &status, 0), child);
+		cr_assert(WIFSIGNALED(status));
+		opts.force = 1;
+		cr_assert_eq(stage_killed_at(0), 0, "after %d moves", moved);
+		same_rows(4);
+		no_leftovers(out);
+		support_remove(out);
+	}
+}
+
 static int stop_at_features(void *ctx, const char *what, unsigned long long done,
                             unsigned long long total)
 {

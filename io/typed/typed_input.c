@@ -146,6 +146,19 @@ static int fill_fanouts(const struct rung__manifest *m, const struct rung_stage_
 	return 0;
 }
 
+/* Whether a relation has edge rows. An array without rows, of a relation without edges, is none:
+ * a part has at least one row. */
+static int find_rows(struct rung__typed *typed, uint32_t idx)
+{
+	const char *rows = typed->stage.opts.relations[idx].rows;
+	struct rung_source *src = NULL;
+	int rc = rows ? rung_source_open(rows, &src) : 0;
+
+	typed->has_rows[idx] = src && rung_source_info(src)->row_count > 0;
+	rung_source_close(src);
+	return rc;
+}
+
 static int fill_relation(struct rung__typed *typed, uint32_t idx)
 {
 	const struct rung_stage_opts *opts = &typed->stage.opts;
@@ -194,8 +207,8 @@ static int fill_relation(struct rung__typed *typed, uint32_t idx)
 			"give files with both directions and a row for each edge, or "
 			"omit undirected",
 			relation->name);
-	typed->has_rows[idx] = relation->rows != NULL;
-	return fill_fanouts(typed->stage.manifest, opts, idx);
+	rc = find_rows(typed, idx);
+	return rc < 0 ? rc : fill_fanouts(typed->stage.manifest, opts, idx);
 }
 
 /* The type of the seeds: the given one, or the first with train vertices. */

@@ -216,6 +216,7 @@ static int give_order(struct rung__typed *typed, uint32_t number,
 static int run_part(struct rung__typed *typed, const struct rung__typed_part *part,
                     const struct rung_stage_opts *opts, const struct rung__stage_member *member)
 {
+	const struct rung_stage_relation *relation;
 	struct rung_stage_report report = { 0 };
 	int rc = rung__stage_run(opts, member, &report);
 
@@ -227,8 +228,15 @@ static int run_part(struct rung__typed *typed, const struct rung__typed_part *pa
 	}
 	typed->bytes_needed += report.bytes_written;
 	/* known at once unless equal edges are merged; edge rows are compared with it */
-	if (part->kind == RUNG__TYPED_LISTS)
-		typed->stage.manifest->types->relations[part->idx].edge_count = report.edge_count;
+	if (part->kind != RUNG__TYPED_LISTS)
+		return 0;
+	typed->stage.manifest->types->relations[part->idx].edge_count = report.edge_count;
+	relation = &typed->stage.opts.relations[part->idx];
+	if (relation->rows && !typed->has_rows[part->idx] && report.edge_count > 0)
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: has 0 rows, but %s has %" PRIu64
+		                  " edges; give one row for each edge",
+		                  relation->rows, relation->name, report.edge_count);
 	return 0;
 }
 

@@ -527,3 +527,25 @@ Test(stage_typed, wrong_sources_are_found_before_anything_is_written)
 	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
 	cr_assert(!exists(out) && !exists(partial));
 }
+
+Test(stage_typed, a_relation_without_edges_may_have_an_array_without_rows)
+{
+	struct rung_verify_opts verify = sources_opts();
+	struct rung_verify_report report;
+
+	write_source(5, "<i8", "(2, 0)", "", 0);
+	write_source(7, "<f4", "(0, 4)", "", 0);
+	stage();
+	cr_assert_eq(rung_dataset_info(typed)->relations[WRITES_PAPER].edge_count, 0);
+	cr_assert_eq(rung_dataset_info(typed)->relations[WRITES_PAPER].rows_folder, NULL);
+	rung_dataset_close(typed);
+	cr_assert_eq(rung_dataset_verify(out, &verify, &report), 0, "%s", rung_last_error());
+	rung_verify_report_fini(&report);
+	opts.resume = 1;
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	support_remove(out);
+	/* but one with edges may not */
+	opts.resume = 0;
+	write_source(5, "<i8", "(2, 260)", writes, sizeof(writes));
+	fails(RUNG_E_FORMAT, "has 0 rows, but writes has 260 edges");
+}

@@ -99,9 +99,14 @@ int rung__fetch_lay_out(struct rung__fetch_run *fetch)
 	uint32_t range_count;
 	int rc;
 
+	if (m->is_part && share < 1)
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: is a part of a typed dataset, which has its checksum; fetch "
+		                  "all of it, without a share",
+		                  fetch->origin.text);
 	range_count = choose_ranges(fetch, RUNG__MAX(rows, 1u), parts);
 	if (out->feature_file_count > RUNG_FEATURE_FILES_MAX ||
-	    out->ranges[range_count - 1].end < m->vertex_count)
+	    (range_count > 0 && out->ranges[range_count - 1].end < m->vertex_count))
 		return rung__fail(RUNG_E_INVAL,
 		                  "%s: its rows are in %" PRIu32 " files, so a share of them would "
 		                  "need more than %d; fetch all of it, or stage it in fewer files",

@@ -12,7 +12,9 @@ int rung__verify_load_maps(struct rung__verify *v)
 
 	if (v->rank_of_vertex)
 		return 0;
-	rc = rung_dataset_load_array(v->ds, "vertex_of_rank", NULL, &v->vertex_of_rank);
+	rc = rung__dataset_needs(v->ds, RUNG__NEEDS_MAPS);
+	if (rc == 0)
+		rc = rung_dataset_load_array(v->ds, "vertex_of_rank", NULL, &v->vertex_of_rank);
 	if (rc == 0)
 		rc = rung_dataset_load_array(v->ds, "rank_of_vertex", NULL, &v->rank_of_vertex);
 	if (rc == 0)

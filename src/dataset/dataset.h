@@ -35,6 +35,13 @@ const char *rung__dataset_part(const struct rung__types *types, uint32_t idx, ui
 int rung__dataset_open_part(const struct rung_dataset *ds, uint32_t idx, bool check_files,
                             struct rung_dataset **part_out);
 
+/** What a part of a typed dataset may lack. */
+enum rung__needs { RUNG__NEEDS_ROWS = 1, RUNG__NEEDS_LISTS = 2, RUNG__NEEDS_MAPS = 4 };
+
+/** Check that the dataset is not typed, and has all of `needs`, a sum of enum rung__needs.
+ * @return 0, or RUNG_E_INVAL that names what is missing and which folders have it */
+int rung__dataset_needs(const struct rung_dataset *ds, unsigned needs);
+
 /** Open a file of the dataset for reading, with `flags` added to O_RDONLY. @return a descriptor, or
  * a failure that names the file; RUNG_E_FORMAT if it is missing */
 int rung__dataset_open_file(const struct rung_dataset *ds, const char *name, int flags);

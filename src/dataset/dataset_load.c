@@ -73,11 +73,9 @@ int rung_dataset_load_graph(const struct rung_dataset *ds, struct rung_graph **g
 	void *indptr, *indices;
 	int rc;
 
-	if (m->no_graph)
-		return rung__fail(RUNG_E_NOENT, "%s: has no graph; %s", ds->dir,
-		                  m->types ? "load that of one of its relations"
-		                           : "it has the rows of a typed dataset");
-	rc = check_graph_memory(ds);
+	rc = rung__dataset_needs(ds, RUNG__NEEDS_LISTS);
+	if (rc == 0)
+		rc = check_graph_memory(ds);
 	if (rc == 0)
 		rc = load_file(ds, rung__manifest_file(m, RUNG__INDPTR), &indptr);
 	if (rc < 0)

@@ -32,6 +32,33 @@ const char *rung__dataset_part(const struct rung__types *types, uint32_t idx, ui
 	return folder;
 }
 
+int rung__dataset_needs(const struct rung_dataset *ds, unsigned needs)
+{
+	const struct rung__manifest *m = ds->manifest;
+
+	if (m->types)
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: has several types; give the folder of one, such as %s/%s",
+		                  ds->dir, ds->dir, m->types->types[0].folder);
+	if (m->no_features && (needs & RUNG__NEEDS_ROWS))
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: has no rows; give the folder of a type with features, such "
+		                  "as " RUNG__TYPE_FOLDER "/NAME",
+		                  ds->dir);
+	if (m->no_graph && (needs & RUNG__NEEDS_LISTS))
+		return rung__fail(
+			RUNG_E_INVAL,
+			"%s: has no neighbour lists; give the folder of a relation, or ids "
+			"that need no lists",
+			ds->dir);
+	if (m->no_maps && (needs & RUNG__NEEDS_MAPS))
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s: is the lists of a relation and has no maps; give the whole "
+		                  "dataset, with the sources of all types",
+		                  ds->dir);
+	return 0;
+}
+
 /* Whether the counts of a part are those that follow from its place. */
 static bool counts_agree(const struct rung__types *types, uint32_t idx,
                          const struct rung__manifest *part)

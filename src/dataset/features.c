@@ -58,11 +58,9 @@ static int open_file(const struct rung_dataset *ds, const char *name, struct run
 	char *path;
 	int fd;
 
+	/* the manifest lists all others that rung opens */
 	if (!file)
-		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: the manifest does not list the file %s; "
-		                  "stage the dataset again",
-		                  rung_dataset_dir(ds), name);
+		return rung__dataset_needs(ds, RUNG__NEEDS_LISTS | RUNG__NEEDS_MAPS);
 	path = rung__format("%s/%s", rung_dataset_dir(ds), file->name);
 	if (!path)
 		return rung__fail(RUNG_E_NOMEM, "%s: out of memory", rung_dataset_dir(ds));

@@ -73,6 +73,8 @@ int rung__divided_begin(struct rung__divided *table, const struct rung_plan_opts
 	table->opts = *opts;
 	table->opts.host_bytes = RUNG_BYTES_MAX;
 	table->opts.structure_bytes = table->is_lists ? RUNG_BYTES_MAX : 0;
+	if (rung_dataset_info(table->ds)->stored_row_bytes == 0)
+		table->opts.quantize = RUNG_QUANT_NONE;
 	rc = rung_plan_create(table->ds, &table->opts, &table->plan);
 	if (rc < 0)
 		return rc;

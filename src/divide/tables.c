@@ -6,6 +6,7 @@
  */
 #include <stdio.h>
 
+#include "dataset/dataset.h"
 #include "divide/curve.h"
 
 /* What a call needs. */
@@ -39,16 +40,7 @@ static int check_table(const struct rung_plan_table *table)
 		return rung__fail(RUNG_E_ABI,
 		                  "rung_plan_table: size %zu; set it to %zu for this version",
 		                  table->size, sizeof(*table));
-	if (table->lists && !rung_dataset_info(table->ds)->has_graph)
-		return rung__fail(RUNG_E_INVAL,
-		                  "%s: has no neighbour lists; give the folder of a relation, or "
-		                  "lists 0",
-		                  rung_dataset_dir(table->ds));
-	if (rung_dataset_info(table->ds)->type_count > 0)
-		return rung__fail(RUNG_E_INVAL,
-		                  "%s: has several types; give the datasets in its folders",
-		                  rung_dataset_dir(table->ds));
-	return 0;
+	return rung__dataset_needs(table->ds, table->lists ? RUNG__NEEDS_LISTS : 0);
 }
 
 /* The default of the budget is that of a plan. */

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "dataset/dataset.h"
 #include "file/file.h"
 #include "file/mount.h"
 #include "plan/plan.h"
@@ -269,7 +270,7 @@ static int choose_row(const struct rung_dataset *ds, enum rung_quant_format form
 
 	plan->row_bytes = info->stored_row_bytes;
 	plan->row_stride = info->row_stride;
-	if (format == RUNG_QUANT_NONE || plan->row_bytes == 0)
+	if (format == RUNG_QUANT_NONE)
 		return 0;
 	quant.columns = info->features.row_bytes / rung_dtype_bytes(info->features.dtype);
 	if (!rung__quant_valid(&quant) || !rung__quant_accepts(info->features.dtype) ||
@@ -296,11 +297,9 @@ int rung_plan_create(const struct rung_dataset *ds, const struct rung_plan_opts 
 
 	if (rc == 0)
 		rc = check_opts(&opts);
-	if (rc == 0 && info->type_count > 0)
-		rc = rung__fail(RUNG_E_INVAL,
-		                "%s: is typed, and has a plan for each part; give one of the "
-		                "parts, such as %s/%s",
-		                rung_dataset_dir(ds), rung_dataset_dir(ds), info->types[0].folder);
+	if (rc == 0)
+		rc = rung__dataset_needs(ds, (opts.structure_bytes ? RUNG__NEEDS_LISTS : 0) |
+		                                     (opts.quantize ? RUNG__NEEDS_ROWS : 0));
 	if (rc < 0)
 		return rc;
 	plan = rung__zalloc(sizeof(*plan));

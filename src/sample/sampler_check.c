@@ -17,7 +17,7 @@ static int check_untyped(const struct rung_csc *csc, const struct rung_sampler_o
 		return rung__fail(
 			RUNG_E_INVAL,
 			"sampler: the entries are vertices of another type, which has %" PRIu64
-			"; pass the lists in opts.relations",
+			"; give the whole dataset, or pass the lists in opts.relations",
 			csc->source_count);
 	if (opts->type_counts || opts->type_count || opts->relation_count || opts->seed_type)
 		return rung__fail(RUNG_E_INVAL,

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "dataset/dataset.h"
 #include "plan/plan.h"
 #include "registry/registry.h"
 #include "share/share.h"
@@ -152,6 +153,8 @@ int rung__store_open_over(const struct rung_dataset *ds, const struct rung_plan 
 	struct rung_store *store = NULL;
 	int rc = rung__opts_copy_in(&opts, sizeof(opts), user_opts, "rung_store_opts");
 
+	if (rc == 0)
+		rc = rung__dataset_needs(ds, RUNG__NEEDS_ROWS);
 	if (rc < 0)
 		return rc;
 	lists_opts = opts; /* the plan of the lists has its own depth and gap */

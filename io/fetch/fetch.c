@@ -17,6 +17,7 @@
 
 #include "base/base.h"
 #include "dataset/checksum.h"
+#include "dataset/dataset.h"
 #include "fetch/state.h"
 #include "file/file.h"
 #include "folder/stage_dir.h"
@@ -229,6 +230,7 @@ static bool is_done(const struct rung__fetch_run *fetch)
 /* OUT exists: it must be the wanted copy, perhaps one whose run was killed at its end. */
 static int accept_out(struct rung__fetch_run *fetch)
 {
+	struct rung_dataset *ds = NULL;
 	int rc = rung__stage_dir_open_out(&fetch->dir);
 
 	if (rc < 0)
@@ -238,6 +240,10 @@ static int accept_out(struct rung__fetch_run *fetch)
 		                "%s: exists, and is not this copy of %s; choose another output, or "
 		                "remove it",
 		                fetch->dir.path, fetch->origin.text);
+	/* its files must be there */
+	if (rc == 0)
+		rc = rung__dataset_open(fetch->dir.path, true, &ds);
+	rung_dataset_close(ds);
 	if (rc == 0 && fetch->dir.published)
 		rc = rung__stage_dir_finish(&fetch->dir);
 	rung__stage_dir_close_out(&fetch->dir);

@@ -40,6 +40,10 @@ class Kinds(KindsTest):
                     self.fails("fetch", folder, to, code=2, says="copy that file")
                 else:
                     self.run_rung("fetch", folder, to, "--quiet")
+                    self.run_rung("fetch", folder, to, "--quiet")   # it is there already
+                    os.rename(os.path.join(to, "score.npy"), os.path.join(to, "moved"))
+                    self.fails("fetch", folder, to, code=1, says="score.npy: is missing")
+                    os.rename(os.path.join(to, "moved"), os.path.join(to, "score.npy"))
                 if folder != self.out:
                     self.fails("fetch", folder, to, "--share", "0.4", code=2,
                                says="copy that file" if self.is_in_place(folder) else

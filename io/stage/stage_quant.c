@@ -16,6 +16,7 @@
 
 #define READ_BYTES    (256u << 10) /* rows that a thread reads at a time */
 #define READERS       4u
+#define COLUMNS_MAX   (RUNG__MANIFEST_BYTES_MAX / 32) /* a scale has up to 27 bytes there */
 #define SAMPLE_BLOCKS 64u
 #define SAMPLE_ROWS   1024u /* rows of a block */
 #define SCALES        "scales"
@@ -95,6 +96,12 @@ int rung__stage_quantize(struct rung__stage *stage)
 			"%s: features of dtype %s cannot be quantized; use f16, bf16, f32 "
 			"or f64, or stage without --quantize",
 			opts->features, rung_dtype_name(info->dtype));
+	if (opts->quant_scales == RUNG_SCALES_COLUMN &&
+	    info->row_bytes / rung_dtype_bytes(info->dtype) > COLUMNS_MAX)
+		return rung__fail(RUNG_E_RANGE,
+		                  "%s: has more than %u columns, whose scales a manifest cannot "
+		                  "hold; use scales per row",
+		                  opts->features, COLUMNS_MAX);
 	rc = rung__manifest_quantize(m, info, opts->quantize, opts->quant_scales);
 	if (rc == 0)
 		rc = rung__source_quantize(stage->features, &m->quant, m->column_scales,

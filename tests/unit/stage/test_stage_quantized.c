@@ -258,6 +258,25 @@ Test(stage_quantized, other_types_and_in_place_are_refused)
 	cr_assert_not(exists(out));
 }
 
+Test(stage_quantized, more_scales_than_a_manifest_can_hold_are_refused_at_once)
+{
+	cr_assert_eq(support_sources(dir, 2, 4, 1, 9), 0);
+	quant_write_features(dir, 2, RUNG__MANIFEST_BYTES_MAX / 32 + 1);
+	opts.labels = NULL;
+	opts.split_count = 0;
+	opts.quantize = RUNG_QUANT_INT8;
+	opts.quant_scales = RUNG_SCALES_COLUMN;
+	fails(RUNG_E_RANGE, "use scales per row");
+	opts.quant_scales = RUNG_SCALES_ROW;
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	support_remove(out);
+	/* the most that are accepted, with the longest texts, can be read */
+	quant_write_features(dir, 2, RUNG__MANIFEST_BYTES_MAX / 32);
+	opts.quant_scales = RUNG_SCALES_COLUMN;
+	cr_assert_eq(rung_stage(&opts, NULL), 0, "%s", rung_last_error());
+	cr_assert(opens(out), "%s", rung_last_error());
+}
+
 /* ---- reports ---- */
 
 Test(stage_quantized, errors_are_reported_and_predicted)

@@ -6,8 +6,10 @@
  * file.npy                a .npy file of format version 1, 2 or 3
  * file.npz:member         a member of a .npz, stored or deflated. The ".npy" of its name is
  *                         optional. A name that occurs twice is refused
- * raw:FILE,DTYPE,DIM[xDIM][,OFFSET]
- *                         elements without a header, from byte OFFSET on
+ * raw:FILE,DTYPE,DIM[xDIM][,OFFSET[,trailing=ignore]]
+ *                         elements without a header, from byte OFFSET on, to the end of the file;
+ *                         with trailing=ignore other bytes can follow. Without an OFFSET, files
+ *                         that begin as those of a known format (.npy, zip, HDF5) are refused
  * file.csv file.txt [.gz] one number of at most 63 bits per line, without a header: int64 [lines];
  *                         .gz: compressed by gzip
  * file.pt:key             a one-dimensional array of integers in the dict of NumPy arrays that
@@ -35,7 +37,8 @@
  *
  * Vertices. rung_source_read_vertices() accepts an array of integers [K], which contains ids, or a
  * bool mask [vertex_count], which selects the vertices at which it is true. RUNG_E_FORMAT: type,
- * shape, length of a mask, more ids than vertices, or an id that occurs twice, with both positions.
+ * shape, length of a mask, more ids than vertices, an id that occurs twice, with both positions, or
+ * integers that look like a mask: 0 and 1, or 0 and one other value with one entry per vertex.
  */
 #ifndef RUNG_SOURCE_H
 #define RUNG_SOURCE_H

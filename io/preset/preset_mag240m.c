@@ -213,8 +213,8 @@ static int mag_rows(struct rung__preset *p, const char *full, uint64_t first,
 {
 	/* no overflow: the size of the file was checked */
 	type->features =
-		rung__preset_text(p, "raw:%s,f16,%" PRIu64 "x%u,%" PRIu64, full, type->vertex_count,
-	                          FEATURE_ITEMS, first * FEATURE_ITEMS * 2);
+		rung__preset_text(p, "raw:%s,f16,%" PRIu64 "x%u,%" PRIu64 ",trailing=ignore", full,
+	                          type->vertex_count, FEATURE_ITEMS, first * FEATURE_ITEMS * 2);
 	return type->features ? 0 : RUNG_E_NOMEM;
 }
 

@@ -231,23 +231,22 @@ static int check_split_name(const struct rung__stage *stage, size_t idx)
 	return 0;
 }
 
-/* Read the ids of one split. The score counts each train vertex once, so these ids must be
- * distinct; it treats an empty list as all vertices, so an empty train split is an error. Ids may
- * repeat in splits that the score does not use. */
+/* Read the ids of one split. A repeated id is an error: training counts each vertex of a split
+ * once. The score treats an empty list as all vertices, so an empty train split is an error. */
 static int read_split(const struct rung__stage *stage, size_t idx,
                       struct rung__stage_split_ids *split)
 {
 	const struct rung_stage_split *given = &stage->opts.splits[idx];
-	const int distinct = !stage->opts.score_spec && strcmp(given->name, "train") == 0;
 	struct rung_source *src;
 	int rc = rung_source_open(given->spec, &src);
 
 	if (rc < 0)
 		return rc;
-	rc = rung_source_read_vertices(src, stage->manifest->vertex_count, distinct, &split->count,
+	rc = rung_source_read_vertices(src, stage->manifest->vertex_count, 1, &split->count,
 	                               &split->ids);
 	rung_source_close(src);
-	if (rc == 0 && distinct && split->count == 0)
+	if (rc == 0 && !stage->opts.score_spec && split->count == 0 &&
+	    strcmp(given->name, "train") == 0)
 		return rung__fail(
 			RUNG_E_FORMAT,
 			"%s: has no train vertex; omit the split 'train' to count all vertices",

@@ -10,11 +10,13 @@
 #include <sys/stat.h>
 
 #include "base/base.h"
+#include "file/file.h"
 #include "source/npy.h"
 #include "source/source.h"
 #include "source/state.h"
 
-#define RAW_USAGE                            "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]"
+#define RAW_USAGE                            "raw:FILE,DTYPE,DIM[xDIM][,OFFSET[,trailing=ignore]]"
+#define RAW_TRAILING                         ",trailing=ignore"
 #define DTYPE_NAME(code, name, bytes, descr) " " name
 
 /* A .npy in either order; rung_source_open() refuses Fortran order afterwards. */
@@ -64,18 +66,35 @@ static bool parse_dims(const char *text, struct rung_array_info *info)
 	return false;
 }
 
+static bool ends_in(const char *text, const char *end)
+{
+	size_t len = strlen(text), end_len = strlen(end);
+
+	return len >= end_len && strcmp(text + len - end_len, end) == 0;
+}
+
+/* A raw: spec. */
+struct raw {
+	struct rung_array_info info;
+	uint64_t offset;
+	size_t path_len;
+	bool has_offset; /* the first bytes of the file need not be values */
+	bool trailing;   /* nor the last ones */
+};
+
 /*
  * Parse a raw: spec after its prefix. The words are counted from the right, because FILE can
  * contain commas: the dtype is the second word, or the third if there is an OFFSET. `text` is
- * truncated to FILE, of length *path_len_out.
+ * truncated to FILE.
  */
-static bool parse_raw(char *text, struct rung_array_info *info, uint64_t *offset_out,
-                      size_t *path_len_out)
+static bool parse_raw(char *text, struct raw *raw)
 {
 	char *words[3]; /* [0] is the last one */
 	const char *offset_at;
 
-	*offset_out = 0;
+	*raw = (struct raw){ .trailing = ends_in(text, RAW_TRAILING) };
+	if (raw->trailing)
+		text[strlen(text) - strlen(RAW_TRAILING)] = '\0';
 	for (int i = 0; i < 3; i++) {
 		char *comma = strrchr(text, ',');
 
@@ -83,18 +102,66 @@ static bool parse_raw(char *text, struct rung_array_info *info, uint64_t *offset
 			return false;
 		*comma = '\0';
 		words[i] = comma + 1;
-		if (i == 1 && (info->dtype = rung__dtype_parse(words[1])) != RUNG_DTYPE_NONE)
+		if (i == 1 && (raw->info.dtype = rung__dtype_parse(words[1])) != RUNG_DTYPE_NONE)
 			break;
-		if (i == 2 && (info->dtype = rung__dtype_parse(words[2])) == RUNG_DTYPE_NONE)
+		if (i == 2 && (raw->info.dtype = rung__dtype_parse(words[2])) == RUNG_DTYPE_NONE)
 			return false;
 		offset_at = words[0];
-		if (i == 2 && !rung__parse_number(&offset_at, '\0', offset_out))
+		raw->has_offset = i == 2;
+		if (i == 2 && !rung__parse_number(&offset_at, '\0', &raw->offset))
 			return false;
 		if (i == 2)
 			words[0] = words[1]; /* the dimensions, now at [0] in both forms */
 	}
-	*path_len_out = strlen(text);
-	return *path_len_out > 0 && parse_dims(words[0], info);
+	raw->path_len = strlen(text);
+	return raw->path_len > 0 && parse_dims(words[0], &raw->info) &&
+	       (raw->has_offset || !raw->trailing);
+}
+
+/* A file of a known format has other bytes in front of its values. */
+static int check_magic(const struct rung_source *src, uint64_t file_bytes)
+{
+	static const struct {
+		const char *magic, *format, *cure;
+	} known[] = { { "\x93NUMPY", ".npy", "give it without raw:" },
+		      { "PK\3\4", "zip", "give it as FILE.npz:MEMBER or FILE.pt:KEY" },
+		      { "\x1f\x8b\x08", "gzip", "decompress it" },
+		      { "\x28\xb5\x2f\xfd", "zstd", "decompress it" },
+		      { "\x89HDF\r\n", "HDF5", "convert it with numpy.save()" },
+		      { "PAR1", "Parquet", "convert it with numpy.save()" },
+		      { "ARROW1", "Arrow", "convert it with numpy.save()" } };
+	char first[8] = { 0 };
+	int rc =
+		rung__pread_all(src->fd, src->path, first, RUNG__MIN(file_bytes, sizeof(first)), 0);
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(known) && rc == 0; i++) {
+		if (memcmp(first, known[i].magic, strlen(known[i].magic)) == 0)
+			rc = rung__fail(RUNG_E_FORMAT,
+			                "%s: begins as a %s file does, and raw: has values only; "
+			                "%s, or add the OFFSET of its values",
+			                src->path, known[i].format, known[i].cure);
+	}
+	return rc;
+}
+
+/* The bytes of the file must be those that the spec describes. */
+static int check_raw(const struct rung_source *src, const struct raw *raw, uint64_t file_bytes,
+                     uint64_t data_bytes)
+{
+	const uint64_t end = raw->offset + data_bytes;
+	const char *state = file_bytes < end ? "missing" : "left over";
+	int rc = raw->has_offset ? 0 : check_magic(src, file_bytes);
+
+	if (rc < 0 || file_bytes == end || (file_bytes > end && raw->trailing))
+		return rc;
+	return rung__fail(RUNG_E_FORMAT,
+	                  "%s: has %" PRIu64 " bytes, but '%s' needs %" PRIu64 " (%" PRIu64
+	                  " of data from offset %" PRIu64 " on): %" PRIu64
+	                  " bytes are %s at offset %" PRIu64 "; check dtype and dimensions, or %s",
+	                  src->path, file_bytes, src->spec, end, data_bytes, raw->offset,
+	                  file_bytes < end ? end - file_bytes : file_bytes - end, state,
+	                  RUNG__MIN(file_bytes, end),
+	                  file_bytes < end ? "copy the file again" : "add ,OFFSET" RAW_TRAILING);
 }
 
 /* A file without a header: type and shape come from the spec, and only the size can be checked. */
@@ -103,24 +170,26 @@ static int open_raw(struct rung_source *src)
 	const char *words = src->spec + strlen("raw:");
 	char *text = rung__strdup(words);
 	uint64_t file_bytes, data_bytes, end;
-	size_t path_len;
+	struct raw raw;
+	bool valid;
 	int rc;
 
 	if (!text)
 		return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
-	if (!parse_raw(text, &src->info, &src->data_offset, &path_len)) {
-		rung__free(text);
-		if (src->info.dtype == RUNG_DTYPE_NONE)
-			return rung__fail(RUNG_E_INVAL,
-			                  "source '%s': no known dtype; write it as " RAW_USAGE
-			                  ", with one of" RUNG_DTYPE_LIST(DTYPE_NAME),
-			                  src->spec);
+	valid = parse_raw(text, &raw);
+	rung__free(text);
+	if (!valid && raw.info.dtype == RUNG_DTYPE_NONE)
+		return rung__fail(RUNG_E_INVAL,
+		                  "source '%s': no known dtype; write it as " RAW_USAGE
+		                  ", with one of" RUNG_DTYPE_LIST(DTYPE_NAME),
+		                  src->spec);
+	if (!valid)
 		return rung__fail(RUNG_E_INVAL,
 		                  "source '%s': not valid; write it as " RAW_USAGE
 		                  ", as in raw:node_feat.npy,f16,121751666x768",
 		                  src->spec);
-	}
-	rung__free(text);
+	src->info = raw.info;
+	src->data_offset = raw.offset;
 	/* dimensions and offset come from the user, and their end must fit an off_t */
 	if (!rung__array_measure(&src->info, &data_bytes) ||
 	    !rung__add(src->data_offset, data_bytes, &end) || end > INT64_MAX)
@@ -128,26 +197,8 @@ static int open_raw(struct rung_source *src)
 		                  "source '%s': the end of its data needs more than 63 "
 		                  "bits; check its dimensions and offset",
 		                  src->spec);
-	rc = rung__source_open_file(src, words, path_len, &file_bytes);
-	if (rc < 0)
-		return rc;
-	/* a longer file is accepted, because other data can follow the array */
-	if (file_bytes < end)
-		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: has %" PRIu64 " bytes, but '%s' needs %" PRIu64 " (%" PRIu64
-		                  " of data from offset %" PRIu64 " on): %" PRIu64
-		                  " bytes are missing at offset %" PRIu64
-		                  "; check dtype and dimensions, or copy the file again",
-		                  src->path, file_bytes, src->spec, end, data_bytes,
-		                  src->data_offset, end - file_bytes, file_bytes);
-	return 0;
-}
-
-static bool ends_in(const char *text, const char *end)
-{
-	size_t len = strlen(text), end_len = strlen(end);
-
-	return len >= end_len && strcmp(text + len - end_len, end) == 0;
+	rc = rung__source_open_file(src, words, raw.path_len, &file_bytes);
+	return rc < 0 ? rc : check_raw(src, &raw, file_bytes, data_bytes);
 }
 
 static bool begins_with(const char *text, const char *prefix)
@@ -316,9 +367,7 @@ int rung__source_stat(const char *spec, struct stat *st_out)
 {
 	const char *inner = rung__source_inner_spec(spec);
 	const struct spec parts = parse_spec(spec);
-	struct rung_array_info info; /* not used here, like offset and path_len */
-	uint64_t offset;
-	size_t path_len;
+	struct raw raw; /* not used here */
 	char *path;
 	int rc;
 
@@ -333,7 +382,7 @@ int rung__source_stat(const char *spec, struct stat *st_out)
 		return -1;
 	}
 	if (parts.kind == SPEC_RAW)
-		parse_raw(path, &info, &offset, &path_len); /* truncates it to FILE */
+		parse_raw(path, &raw); /* truncates it to FILE */
 	else if (parts.colon)
 		path[parts.colon - spec] = '\0';
 	rc = stat(path, st_out);

@@ -153,6 +153,32 @@ static int check_distinct(const struct rung_source *src, uint64_t vertex_count, 
 	return rc;
 }
 
+/* Whether the ids are a mask that was saved as integers: 0 and 1, or 0 and one other value with an
+ * entry per vertex. Three entries of two values repeat an id, so no valid set has this form. */
+static bool is_mask(const uint64_t *ids, uint64_t count, uint64_t vertex_count)
+{
+	uint64_t one = 0;
+
+	for (uint64_t i = 0; i < count; i++) {
+		one = one ? one : ids[i];
+		if (ids[i] != 0 && ids[i] != one)
+			return false;
+	}
+	return count > 2 && (one <= 1 || count == vertex_count);
+}
+
+static int check_values(const struct rung_source *src, uint64_t vertex_count, int distinct,
+                        const uint64_t *ids, uint64_t count)
+{
+	if (is_mask(ids, count, vertex_count))
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: looks like a mask saved as %s: %" PRIu64
+		                  " entries, all 0 or the same value; save it with a.astype(bool)",
+		                  rung__source_spec(src),
+		                  rung_dtype_name(rung_source_info(src)->dtype), count);
+	return distinct ? check_distinct(src, vertex_count, ids, count) : 0;
+}
+
 /* Convert the content of the file, which the caller has already read, to ids. The caller owns
  * *ids_out. */
 static int convert_ids(const struct rung_source *src, const void *data, uint64_t vertex_count,
@@ -171,9 +197,8 @@ static int convert_ids(const struct rung_source *src, const void *data, uint64_t
 		write_masked(data, vertex_count, ids);
 	else
 		rc = write_ids(src, data, vertex_count, ids);
-	/* a mask cannot repeat a vertex */
-	if (rc == 0 && !mask && distinct)
-		rc = check_distinct(src, vertex_count, ids, count);
+	if (rc == 0 && !mask)
+		rc = check_values(src, vertex_count, distinct, ids, count);
 	if (rc < 0) {
 		rung__free(ids);
 		return rc;

@@ -184,18 +184,19 @@ def npz_seeds():
 
 def spec_seeds():
     seed("spec", "ok-raw", "0raw:@f,u32,2x512")
-    seed("spec", "ok-raw-offset", "1raw:@f,u32,2x100,512")
+    seed("spec", "ok-raw-offset", "1raw:@f,u32,2x100,512,trailing=ignore")
     seed("spec", "ok-npy", "2@e.npy")
-    seed("spec", "ok-two", "3@e.npy\nraw:@f,u32,2x8")
+    seed("spec", "ok-two", "3@e.npy\nraw:@f,u32,2x8,0,trailing=ignore")
     for name, text in (("parts", "@e.npy+0,0"), ("part-counts", "@e.npy+0:64,0:64"),
-                       ("raw-parts", "raw:@f,u32,2x100,512+0:64,0"),
+                       ("raw-parts", "raw:@f,u32,2x100,512,trailing=ignore+0:64,0"),
                        ("range", "range:3,9"), ("no-range", "range:3,3"),
                        ("pad", "pad:9,range:3,9"), ("pad-npy", "pad:2,range:0,2"),
                        ("every", "every:3,1,3,range:0,9"),
-                       ("every-raw", "every:5,0,3,raw:@f,u32,9")):
+                       ("every-raw", "every:5,0,3,raw:@f,u32,9,0,trailing=ignore")):
         seed("spec", "ok-" + name, "0" + text)
-    seed("spec", "graph-csc", "0csc:raw:@p,u64,65,raw:@f,u32,64")
-    seed("spec", "graph-csr", "1csr:raw:@p,u64,65,0,raw:@f,u32,64,0")
+    rest = ",0,trailing=ignore"
+    seed("spec", "graph-csc", f"0csc:raw:@p,u64,65{rest},raw:@f,u32,64{rest}")
+    seed("spec", "graph-csr", f"1csr:raw:@p,u64,65{rest},raw:@f,u32,64{rest}")
     for name, text in (
             ("empty", ""), ("raw", "raw:"), ("commas", "raw:,,,"),
             ("more-commas", "raw:" + "," * 900), ("no-dtype", "raw:@f,2x512"),
@@ -203,7 +204,9 @@ def spec_seeds():
             ("2x", "raw:@f,u32,2x"), ("0x", "raw:@f,u32,0x10g"),
             ("negative", "raw:@f,u32,-2x3"), ("plus", "raw:@f,u32,+2x3"),
             ("space", "raw:@f,u32, 2x3"), ("nine", "raw:@f,u8,1x1x1x1x1x1x1x1x1"),
-            ("large", "raw:@f,u32,2x513"),
+            ("large", "raw:@f,u32,2x513"), ("left", "raw:@f,u32,2x511"),
+            ("trailing", "raw:@f,u32,2x512,trailing=ignore"),
+            ("trailing-word", "raw:@f,u32,2x512,0,trailing=all"),
             ("huge", "raw:@f,u64,9223372036854775807x9223372036854775807"),
             ("2-to-64", "raw:@f,u8,18446744073709551616"),
             ("wraps", "raw:@f,u8,4294967296x4294967296"),

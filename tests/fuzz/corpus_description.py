@@ -8,7 +8,7 @@ BASE = {
     "format": "rung-source", "version": 1, "name": "a test",
     "about": {"seed": 5, "scale": [0.5, None]},
     "vertex_types": [{"name": "paper", "count": 64, "features": "x.npy", "labels": "x.npy",
-                      "arrays": {"year": "raw:f,i16,64", "id": "range:0,64"},
+                      "arrays": {"year": "raw:f,i16,64,0,trailing=ignore", "id": "range:0,64"},
                       "splits": {"train": "range:0,9", "a-B_9": "every:2,0,1,x.npy"}}],
     "relations": [{"name": "cites", "source": "paper", "target": "paper", "edges": "e.npy",
                    "count": 32, "undirected": True}],
@@ -37,11 +37,13 @@ def accepted():
         yield "without-" + key, changed(*PAPER, key, value=KeyError)
     for key in ("count", "undirected"):
         yield "without-edge-" + key, changed(*CITES, key, value=KeyError)
-    for name, spec in (("raw", "raw:f,u32,64x4,16"), ("pad", "pad:64,raw:f,i32,60"),
+    for name, spec in (("raw", "raw:f,u32,64x4,16,trailing=ignore"),
+                       ("pad", "pad:64,raw:f,i32,60,0,trailing=ignore"),
                        ("every", "every:64,0,1,raw:f,u8,4096")):
         yield "features-" + name, changed(*PAPER, "features", value=spec)
-    for name, spec in (("raw", "raw:f,u32,2x16"), ("csc", "csc:range:0,65,x.npy"),
-                       ("csr", "csr:raw:f,u32,65,16,raw:f,u32,9")):
+    for name, spec in (("raw", "raw:f,u32,2x16,0,trailing=ignore"), ("csc", "csc:range:0,65,x.npy"),
+                       ("csr", "csr:raw:f,u32,65,16,trailing=ignore,"
+                               "raw:f,u32,9,0,trailing=ignore")):
         root = json.loads(changed(*CITES, "edges", value=spec))
         del root["relations"][0]["count"]
         yield "edges-" + name, json.dumps(root)
@@ -49,7 +51,7 @@ def accepted():
 
     author = {"name": "author", "count": 64, "splits": {"train": "range:0,9"}}
     writes = dict(BASE["relations"][0], source="author", name="writes", undirected=False,
-                  rows="raw:f,u8,32x3", fanouts=[0, 4])
+                  rows="raw:f,u8,32x3,0,trailing=ignore", fanouts=[0, 4])
     for name, relation in (("rows", writes), ("reversed", dict(writes, reversed=True)),
                            ("lists", dict(writes, edges="csc:range:0,65,x.npy", count=64,
                                           rows="x.npy"))):

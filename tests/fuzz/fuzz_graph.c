@@ -73,15 +73,15 @@ static bool write_spec(const uint8_t *data, size_t bytes, char *spec, size_t spe
 	offsets = fuzz_file(0, "offsets", data + 2, offsets_bytes);
 	ids = fuzz_file(1, "ids", data + 2 + offsets_bytes, bytes - 2 - offsets_bytes);
 	if (offsets_bytes > 0)
-		snprintf(spec, spec_bytes, "%s:raw:%s,u64,%zu,raw:%s,%s,%zu",
+		snprintf(spec, spec_bytes, "%s:raw:%s,u64,%zu,0,raw:%s,%s,%zu,0,trailing=ignore",
 		         data[0] & COLUMNS ? "csc" : "csr", offsets, offsets_count, ids,
 		         id_bytes == 8 ? "i64" : "u32", count);
 	else if (data[0] & PAIRS_DOWN)
-		snprintf(spec, spec_bytes, "raw:%s,%s,%zux2", ids, id_bytes == 8 ? "u64" : "i32",
-		         count / 2);
+		snprintf(spec, spec_bytes, "raw:%s,%s,%zux2,0,trailing=ignore", ids,
+		         id_bytes == 8 ? "u64" : "i32", count / 2);
 	else
-		snprintf(spec, spec_bytes, "raw:%s,%s,2x%zu", ids, id_bytes == 8 ? "u64" : "i32",
-		         count / 2);
+		snprintf(spec, spec_bytes, "raw:%s,%s,2x%zu,0,trailing=ignore", ids,
+		         id_bytes == 8 ? "u64" : "i32", count / 2);
 	return true;
 }
 

@@ -151,6 +151,9 @@ def loader_seeds(dataset: Dataset, seeds: Any, input_nodes: Any
         ranks = dataset._split_ranks(seeds, name).astype(np.uint64)
         return dataset.array("vertex_of_rank")[ranks].astype(np.int64), ranks
     vertices = seed_ids(dataset, seeds, name)
+    if len(vertices) > 2 and vertices.max() <= 1:   # no valid list: it repeats 0 or 1
+        raise InvalidError(f"{name}: {len(vertices)} entries of only 0 and 1 look like a mask; "
+                           "convert it, with astype(bool) or bool()")
     if len(np.unique(vertices)) != len(vertices):
         raise InvalidError(f"{name}: a vertex is listed twice; use np.unique({name})")
     return vertices, dataset.array("rank_of_vertex")[vertices].astype(np.uint64)

@@ -85,7 +85,7 @@ Test(graph, lists_are_joined_in_order_with_a_given_vertex_count)
 {
 	const char *const specs[] = { raw_file(0, I64(2, 1, 0, 0), "i64,2x2"),
 		                      raw_file(1, I32(1, 0, 3, 0), "i32,2x2"),
-		                      raw_file(2, I32(0), "i32,2x0") };
+		                      raw_file(2, "", 0, 0, "i32,2x0") };
 	struct rung_graph_opts opts = {
 		.size = sizeof(opts), .specs = specs, .spec_count = 3, .vertex_count = 6
 	};
@@ -201,7 +201,7 @@ Test(graph, invalid_edge_indices_are_rejected)
 	               "1 dimensions");
 	assert_refused(raw_file(0, I64(0, 1, 2, 3), "f64,2x2"), DEFAULTS, RUNG_E_FORMAT,
 	               "dtype f64");
-	assert_refused(raw_file(0, I64(0), "i64,2x0"), DEFAULTS, RUNG_E_FORMAT, "vertex count");
+	assert_refused(raw_file(0, "", 0, 0, "i64,2x0"), DEFAULTS, RUNG_E_FORMAT, "vertex count");
 	assert_refused("/nowhere/edges.npy", DEFAULTS, RUNG_E_NOENT, "/nowhere/edges.npy");
 }
 

@@ -126,7 +126,7 @@ Test(description, both_sources_of_columns_are_in_the_folder)
 	snprintf(path, sizeof(path), "%s/i.bin", dir);
 	cr_assert_eq(support_write_file(path, indptr, 60 * 8), 0);
 	edges_become("csc:p,1.npy,raw:i.bin,i64,60", "csc:%s/p,1.npy,raw:%s/i.bin,i64,60");
-	edges_become("csr:p,1.npy,raw:i.bin,i32,60,0", "csr:%s/p,1.npy,raw:%s/i.bin,i32,60,0");
+	edges_become("csr:p,1.npy,raw:i.bin,i64,60,0", "csr:%s/p,1.npy,raw:%s/i.bin,i64,60,0");
 	edges_become("csc:p,1.npy,range:0,60", "csc:%s/p,1.npy,range:0,60");
 	edges_become("raw:i.bin,i64,2x30", "raw:%s/i.bin,i64,2x30");
 	edges_become("pad:2,raw:i.bin,i64,1x60", "pad:2,raw:%s/i.bin,i64,1x60");

@@ -32,7 +32,7 @@ Test(source, rows_of_a_raw_file_are_read_from_an_offset)
 	cr_assert_eq(support_write_file(file_at("a,f32,b.bin"), &file, sizeof(file)), 0);
 	snprintf(spec, sizeof(spec), "raw:%s,i32,25x4,13", path);
 	holds_0_to_99(spec);
-	snprintf(spec, sizeof(spec), "raw:%s,u8,413", path);
+	snprintf(spec, sizeof(spec), "raw:%s,u8,413,0", path);
 	{
 		struct rung_source *src;
 		char head[3];
@@ -302,10 +302,12 @@ Test(source, the_fields_of_a_raw_spec_are_checked)
 		                           "raw:f,f32,1x1x1x1x1x1x1x1x1",
 		                           "raw:f,f32,99999999999999999999",
 		                           "raw:f,f32,3 ",
+		                           "raw:f,f32,3,trailing=ignore",
+		                           "raw:f,f32,3,0,trailing=yes",
 		                           "raw:f,f32,0x" };
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		fails(bad[i], RUNG_E_INVAL, "raw:FILE,DTYPE,DIM[xDIM][,OFFSET]");
+		fails(bad[i], RUNG_E_INVAL, "raw:FILE,DTYPE,DIM[xDIM][,OFFSET[,trailing=ignore]]");
 	fails("raw:f,f46,3x4", RUNG_E_INVAL, "no known dtype");
 	fails("raw:f,f46,3x4,64", RUNG_E_INVAL,
 	      "bool i8 u8 i16 u16 i32 u32 i64 u64 f16 bf16 f32 f64");
@@ -321,6 +323,52 @@ Test(source, a_raw_file_that_is_too_short_is_reported_with_all_sizes)
 	fails(spec, RUNG_E_FORMAT, "has 10 bytes");
 	fails(spec, RUNG_E_FORMAT,
 	      "needs 11 (8 of data from offset 3 on): 1 bytes are missing at offset 10");
+}
+
+Test(source, a_raw_file_with_bytes_left_over_needs_a_word)
+{
+	struct rung_source *src;
+	char two[2];
+
+	cr_assert_eq(support_write_file(file_at("r"), "0123456789", 10), 0);
+	snprintf(spec, sizeof(spec), "raw:%s,f32,2", path);
+	fails(spec, RUNG_E_FORMAT,
+	      "2 bytes are left over at offset 8; check dtype and dimensions, or add "
+	      ",OFFSET,trailing=ignore");
+	snprintf(spec, sizeof(spec), "raw:%s,u8,3x2,3", path);
+	fails(spec, RUNG_E_FORMAT, "1 bytes are left over at offset 9");
+	strcat(spec, ",trailing=ignore");
+	cr_assert_eq(rung_source_open(spec, &src), 0, "%s", rung_last_error());
+	cr_assert_eq(rung_source_read(src, 2, 1, two), 0);
+	cr_assert_eq(memcmp(two, "78", 2), 0);
+	rung_source_close(src);
+	snprintf(spec, sizeof(spec), "raw:%s,u8,11,0,trailing=ignore", path);
+	fails(spec, RUNG_E_FORMAT, "1 bytes are missing at offset 10");
+}
+
+Test(source, a_raw_file_of_a_known_format_needs_an_offset)
+{
+	static const struct {
+		const char *magic, *format;
+	} known[] = { { "\x93NUMPY\x01", ".npy" },     { "PK\3\4....", "zip" },
+		      { "\x1f\x8b\x08.....", "gzip" }, { "\x28\xb5\x2f\xfd....", "zstd" },
+		      { "\x89HDF\r\n\x1a\n", "HDF5" }, { "PAR1....", "Parquet" },
+		      { "ARROW1..", "Arrow" } };
+	struct rung_source *src;
+	char words[64];
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+		cr_assert_eq(support_write_file(file_at("r"), known[i].magic, 8), 0);
+		snprintf(words, sizeof(words), "begins as a %s file does", known[i].format);
+		snprintf(spec, sizeof(spec), "raw:%s,u8,8", path);
+		fails(spec, RUNG_E_FORMAT, words);
+		/* also if the size is wrong, too */
+		snprintf(spec, sizeof(spec), "raw:%s,f32,1", path);
+		fails(spec, RUNG_E_FORMAT, words);
+		snprintf(spec, sizeof(spec), "raw:%s,u8,8,0", path);
+		cr_assert_eq(rung_source_open(spec, &src), 0, "%s", rung_last_error());
+		rung_source_close(src);
+	}
 }
 
 /* The arithmetic can be tested without data: a sparse file has the size. */
@@ -361,7 +409,7 @@ Test(source, nothing_leaks_whichever_allocation_fails)
 	snprintf(specs[0], sizeof(specs[0]), "%s/values.npy", dir);
 	snprintf(specs[1], sizeof(specs[1]), "%s/a.npz:s", dir);
 	snprintf(specs[2], sizeof(specs[2]), "%s/a.npz:d", dir);
-	snprintf(specs[3], sizeof(specs[3]), "raw:%s/values.npy,u8,100", dir);
+	snprintf(specs[3], sizeof(specs[3]), "raw:%s/values.npy,u8,100,0,trailing=ignore", dir);
 	for (int i = 0; i < 4; i++) {
 		const int fds = support_open_descriptors();
 		struct rung_source *src = NULL;

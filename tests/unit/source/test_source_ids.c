@@ -39,11 +39,14 @@ static int read_array(const char *descr, const char *shape, const void *data, si
 }
 
 #define FAILS(status, words, descr, shape, vertex_count, distinct, ...)                            \
+	FAILS_AT(status, words, descr, shape, vertex_count, distinct, (__VA_ARGS__),               \
+	         sizeof(__VA_ARGS__))
+
+#define FAILS_AT(status, words, descr, shape, vertex_count, distinct, data, bytes)                 \
 	do {                                                                                       \
-		const __typeof__((__VA_ARGS__)[0]) *fa_data = (__VA_ARGS__);                       \
 		uint64_t fa_count, *fa_ids = NULL;                                                 \
-		int fa_rc = read_array(descr, shape, fa_data, sizeof(__VA_ARGS__), vertex_count,   \
-		                       distinct, &fa_count, &fa_ids);                              \
+		int fa_rc = read_array(descr, shape, data, bytes, vertex_count, distinct,          \
+		                       &fa_count, &fa_ids);                                        \
                                                                                                    \
 		assert_error(fa_rc, status, words);                                                \
 		cr_assert(strstr(rung_last_error(), "ids.npy"), "%s", rung_last_error());          \
@@ -111,6 +114,37 @@ Test(source_ids, a_repeated_id_is_rejected_if_ids_must_differ)
 	cr_assert_eq(read_array("<i8", "(2,)", (int64_t[]){ 63, 64 }, 16, 65, 1, &count, &ids), 0,
 	             "%s", rung_last_error());
 	rung_free(ids);
+}
+
+/* A mask as integers would be read as the ids 0 and 1, repeated. */
+Test(source_ids, a_mask_saved_as_integers_is_rejected)
+{
+	static const struct {
+		const char *descr;
+		size_t bytes;
+	} types[] = { { "|i1", 1 }, { "|u1", 1 }, { "<i4", 4 }, { "<i8", 8 } };
+	uint64_t count, *ids;
+
+	for (size_t t = 0; t < RUNG__ARRAY_LEN(types); t++) {
+		for (uint64_t vertices = 6; vertices <= 60; vertices += 54) {
+			unsigned char data[48] = { 0 };
+
+			data[0] = data[3 * types[t].bytes] = 1;
+			for (int distinct = 0; distinct < 2; distinct++)
+				FAILS_AT(RUNG_E_FORMAT, "looks like a mask saved as",
+				         types[t].descr, "(6,)", vertices, distinct, data,
+				         6 * types[t].bytes);
+		}
+	}
+	FAILS(RUNG_E_FORMAT, "looks like a mask saved as u8: 4 entries", "|u1", "(4,)", 4, 1,
+	      (uint8_t[]){ 0, 0, 0, 0 });
+	FAILS(RUNG_E_FORMAT, "looks like a mask", "<i8", "(4,)", 4, 1, (int64_t[]){ 3, 0, 3, 0 });
+	/* ids 0 and 1 of a graph of two vertices, and ids that only repeat */
+	cr_assert_eq(read_array("<i8", "(2,)", (int64_t[]){ 1, 0 }, 16, 2, 1, &count, &ids), 0,
+	             "%s", rung_last_error());
+	rung_free(ids);
+	FAILS(RUNG_E_FORMAT, "entries 0 and 2 are both 3", "<i8", "(4,)", 5, 1,
+	      (int64_t[]){ 3, 0, 3, 0 });
 }
 
 Test(source_ids, other_arrays_are_rejected)

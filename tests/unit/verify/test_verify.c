@@ -193,7 +193,7 @@ Test(verify, a_source_of_another_shape_is_rejected)
 	struct rung_verify_report report;
 	char spec[400];
 
-	snprintf(spec, sizeof(spec), "raw:%s,u8,%u", source, VERTICES);
+	snprintf(spec, sizeof(spec), "raw:%s,u8,%u,0,trailing=ignore", source, VERTICES);
 	cr_assert_eq(verify(&report, spec), RUNG_E_FORMAT);
 	cr_assert(strstr(rung_last_error(), "has 4000 rows of 1 bytes"), "%s", rung_last_error());
 	cr_assert_eq(verify(&report, "none.npy"), RUNG_E_NOENT);

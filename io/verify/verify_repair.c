@@ -81,6 +81,11 @@ static int open_target(const struct rung__verify *v, struct repair_target *t)
 		                  "one",
 		                  t->path);
 	t->fd = openat(v->ds->dir_fd, t->file->name, flags, 0666);
+	if (t->fd < 0 && errno == ELOOP)
+		return rung__fail(RUNG_E_EXIST,
+		                  "%s: is a symbolic link; repair a copy of the folder, or fetch "
+		                  "the linked file again",
+		                  t->path);
 	if (t->fd < 0)
 		return rung__fail_errno(errno, "%s: cannot be opened for writing", t->path);
 	if (fstat(t->fd, &st) < 0)

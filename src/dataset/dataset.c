@@ -49,16 +49,16 @@ static int open_folder(const char *dir, int *fd_out)
 
 int rung__dataset_open_file(const struct rung_dataset *ds, const char *name, int flags)
 {
-	/* only features may be links: rung stage --stripe puts them on other devices */
-	int follow = strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0
-	                     ? 0
-	                     : O_NOFOLLOW;
+	/* features may be links to anywhere: rung stage --stripe puts them on other devices */
+	const bool features =
+		strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0;
 	char *path = rung__format("%s/%s", ds->dir, name);
 	int fd;
 
 	if (!path)
 		return rung__fail(RUNG_E_NOMEM, "%s/%s", ds->dir, name);
-	fd = rung__open_regular(ds->dir_fd, name, path, follow | flags);
+	fd = features ? rung__open_regular(ds->dir_fd, name, path, flags)
+	              : rung__open_own(ds->dir_fd, name, path, flags);
 	/* not RUNG_E_NOENT, which means that the dataset itself is missing */
 	if (fd == RUNG_E_NOENT)
 		fd = rung__fail(

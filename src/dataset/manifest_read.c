@@ -4,7 +4,6 @@
  * into memory before its checksum can be checked; manifest_parse.c checks the text.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -48,16 +47,14 @@ int rung__manifest_read(int dir_fd, const char *dir, struct rung__manifest **man
 
 	if (!path)
 		return rung__fail(RUNG_E_NOMEM, "%s", dir);
-	/* O_NOFOLLOW: only features files may be links */
-	rc = fd = rung__open_regular(dir_fd, RUNG__MANIFEST, path, O_NOFOLLOW);
+	rc = fd = rung__open_own(dir_fd, RUNG__MANIFEST, path, 0);
 	if (fd == RUNG_E_NOENT)
 		rc = rung__fail(RUNG_E_NOENT,
 		                "%s: has no " RUNG__MANIFEST
 		                ": not a dataset, or staging did not finish; run rung stage",
 		                dir);
 	else if (fd == RUNG_E_FORMAT)
-		rc = rung__fail(RUNG_E_CORRUPT,
-		                "%s: is not a regular file; stage the dataset again", path);
+		rc = rung__fail(RUNG_E_CORRUPT, "%s", rung_last_error());
 	else if (fd >= 0)
 		rc = read_text(fd, path, &text, &bytes);
 	if (rc == 0)

@@ -133,6 +133,29 @@ int rung__open_regular(int dir_fd, const char *name, const char *path, int flags
 	return rung__fail(RUNG_E_FORMAT, "%s: is not a regular file; replace it with one", path);
 }
 
+int rung__open_own(int dir_fd, const char *name, const char *path, int flags)
+{
+	struct stat link, folder, file;
+	int fd;
+
+	if (fstatat(dir_fd, name, &link, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISLNK(link.st_mode))
+		return rung__open_regular(dir_fd, name, path, flags | O_NOFOLLOW);
+	fd = rung__open_regular(dir_fd, name, path, flags);
+	if (fd == RUNG_E_NOENT)
+		return rung__fail(RUNG_E_FORMAT,
+		                  "%s: is a symbolic link to a missing file; fetch that file again",
+		                  path);
+	/* the owner of the opened file, which the link may have been changed to by now */
+	if (fd < 0 || (fstat(dir_fd, &folder) == 0 && fstat(fd, &file) == 0 &&
+	               link.st_uid == folder.st_uid && file.st_uid == folder.st_uid))
+		return fd;
+	close(fd);
+	return rung__fail(RUNG_E_FORMAT,
+	                  "%s: is a symbolic link, and folder, link and file differ in their "
+	                  "owner; replace it with a copy of the file",
+	                  path);
+}
+
 int rung__reopen(int fd, int flags)
 {
 	const mode_t type = type_of(fd);

@@ -38,6 +38,13 @@ int rung__sync_folder(int fd, const char *path);
 int rung__open_regular(int dir_fd, const char *name, const char *path, int flags);
 
 /**
+ * The same for a file of a folder that may be another user's. The name may be a link, as in caches
+ * of data sets, if link, folder and file have one owner. A link of anybody else could lead to a
+ * file that only the reader may read.
+ */
+int rung__open_own(int dir_fd, const char *name, const char *path, int flags);
+
+/**
  * Reopen the file or disk of a descriptor for reading, with separate `flags` (O_DIRECT): the same
  * file, even if its path names another one by now.
  * @return descriptor, or -1 with errno

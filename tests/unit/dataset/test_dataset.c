@@ -231,12 +231,17 @@ Test(dataset, missing_and_truncated_files_are_rejected)
 		cr_assert_eq(rename(path, gone), 0);
 		fails(RUNG_E_FORMAT, "is missing");
 		cr_assert_eq(symlink(gone, path), 0);
-		/* only features files may be links */
-		if (strncmp(name, "features.", strlen("features.")) == 0)
-			rung_dataset_close(opened());
-		else
-			fails(RUNG_E_FORMAT, "not a regular file");
+		rung_dataset_close(opened());
 		cr_assert_eq(unlink(path), 0);
+		cr_assert_eq(symlink("/nowhere", path), 0);
+		fails(RUNG_E_FORMAT,
+		      strncmp(name, "features.", strlen("features.")) == 0
+		              ? "is missing"
+		              : "is a symbolic link to a missing file; fetch that file again");
+		cr_assert_eq(unlink(path), 0);
+		cr_assert_eq(mkdir(path, 0777), 0);
+		fails(RUNG_E_FORMAT, "not a regular file");
+		cr_assert_eq(rmdir(path), 0);
 		cr_assert_eq(rename(gone, path), 0);
 		whole[12] ^= 1; /* inside the header's first key */
 		cr_assert_eq(support_write_file(path, whole, bytes), 0);

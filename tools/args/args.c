@@ -210,6 +210,8 @@ static void store(const struct tool_option *option, const struct argp_state *sta
 		*(int *)at = 1;
 		break;
 	case TOOL_TYPE_TEXT:
+		if (option->once)
+			tool_set_once(state, name, at, arg);
 		*(const char **)at = arg;
 		break;
 	case TOOL_TYPE_U32:
@@ -254,6 +256,17 @@ static void store(const struct tool_option *option, const struct argp_state *sta
 }
 
 /* ---- the command line ---- */
+
+void tool_set_once(const struct argp_state *state, const char *option, const char **at,
+                   const char *src)
+{
+	if (*at)
+		argp_error(state,
+		           "%s: '%s' is given, and '%s', too; give one SRC, such as both joined "
+		           "with numpy.concatenate()",
+		           option, *at, src);
+	*at = src;
+}
 
 void tool_need_dir(const struct argp_state *state, const char *dir)
 {

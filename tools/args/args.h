@@ -71,6 +71,7 @@ struct tool_option {
 	const char *known;   /**< SET: words for the completion, separated by blanks or commas */
 	size_t count_offset; /**< LIST: offset of the number of entries */
 	uint32_t room;       /**< LIST: largest number of entries */
+	int once;            /**< TEXT: a second one is refused */
 	const char *old;     /**< earlier spelling of the name, accepted without notice; or NULL */
 	size_t noted;        /**< offset of a const char * that is set to the name; 0: none */
 	tool_option_fn *set; /**< SET: called with the value */
@@ -82,6 +83,7 @@ struct tool_option {
 #define TOOL_SET(function)          .type = TOOL_TYPE_SET, .set = (function)
 #define TOOL_FLAG(args, member)     TOOL_AT(TOOL_TYPE_FLAG, args, member)
 #define TOOL_TEXT(args, member)     TOOL_AT(TOOL_TYPE_TEXT, args, member)
+#define TOOL_SRC(args, member)      TOOL_TEXT(args, member), .once = 1
 #define TOOL_SIZE(args, member)     TOOL_AT(TOOL_TYPE_SIZE, args, member)
 #define TOOL_FANOUTS(args, member)  TOOL_AT(TOOL_TYPE_FANOUTS, args, member)
 #define TOOL_U32(args, member, least, most)                                                        \
@@ -252,6 +254,10 @@ char tool_option_letter(const char *name);
 
 /** Read a command line into `args`, which already has its defaults; exits if it is wrong. */
 void tool_args_parse(const struct tool_command *command, int argc, char **argv, void *args);
+
+/** Set the SRC at `at`; exit if it was already set: the first one would be ignored. */
+void tool_set_once(const struct argp_state *state, const char *option, const char **at,
+                   const char *src);
 
 /** Exit if no DIR was given. */
 void tool_need_dir(const struct argp_state *state, const char *dir);

@@ -34,7 +34,13 @@ static void set_vertices(const struct argp_state *state, void *ctx, const char *
 	struct tool_type *types;
 
 	if (length == 0) {
+		const uint64_t before = args->opts.vertex_count;
+
 		args->opts.vertex_count = tool_arg_u64(state, "--vertices", arg, 1, UINT64_MAX - 1);
+		if (before && before != args->opts.vertex_count)
+			argp_error(state,
+			           "--vertices: '%s' is given, and another number, too; give one",
+			           arg);
 		return;
 	}
 	if (!args->may_be_typed)

@@ -94,7 +94,7 @@ static void set_split(const struct argp_state *state, void *ctx, const char *arg
 
 	if (strncmp(arg, "train=", 6) != 0 || arg[6] == '\0')
 		argp_error(state, "--split: unknown value '%s'; use train=SRC", arg);
-	args->train = arg + 6;
+	tool_set_once(state, "--split train", &args->train, arg + 6);
 }
 
 static const struct tool_option options[] = {
@@ -105,7 +105,7 @@ static const struct tool_option options[] = {
 	  "vertex)",
 	  TOOL_SET(set_split) },
 	/* the earlier form of --split train=SRC, accepted without notice */
-	{ "train", "SRC", 1, NULL, TOOL_TEXT(struct score_args, train) },
+	{ "train", "SRC", 1, NULL, TOOL_SRC(struct score_args, train) },
 	{ "score", "NAME", 3,
 	  "blend (default), expected, presample, ppr, wrpagerank, rpagerank or degree",
 	  TOOL_SET(set_method), TOOL_OLD("method"), TOOL_KNOWN(TOOL_SCORES) },

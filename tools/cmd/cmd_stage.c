@@ -84,7 +84,8 @@ static void set_score(const struct argp_state *state, void *ctx, const char *tex
 {
 	struct stage_args *args = ctx;
 
-	args->opts.score_spec = NULL; /* if --score is repeated, the last one counts */
+	if (args->opts.score_spec)
+		tool_set_once(state, "--score", &args->opts.score_spec, text);
 	if (rung_score_method_parse(text, &args->score.opts.method) == 0)
 		return;
 	if (strstr(text, ".npy") || strstr(text, ".npz:") || strncmp(text, "raw:", 4) == 0 ||
@@ -107,7 +108,7 @@ static void set_features(const struct argp_state *state, void *ctx, const char *
 	else if (tool_names_length(arg, 2) > 0)
 		tool_texts_add(state, &args->typed.arrays, arg);
 	else
-		args->opts.features = arg;
+		tool_set_once(state, "--features", &args->opts.features, arg);
 }
 
 static void add_labels(const struct argp_state *state, void *ctx, const char *arg)
@@ -204,6 +205,21 @@ static void check_part(const struct argp_state *state, const struct rung_stage_o
 		           opts->in_place ? "--in-place" : "--stripe");
 }
 
+/* Set the labels and features without a type: names before '=' belong to a file if there are no
+ * types. */
+static void set_untyped(const struct argp_state *state, struct stage_args *args, int may_be_typed)
+{
+	const struct stage_typed *typed = &args->typed;
+
+	for (size_t i = 0; i < typed->labels.count; i++) {
+		if (!may_be_typed || tool_name_length(typed->labels.texts[i]) == 0)
+			tool_set_once(state, "--labels", &args->opts.labels,
+			              typed->labels.texts[i]);
+	}
+	for (size_t i = 0; i < typed->arrays.count && !may_be_typed; i++)
+		tool_set_once(state, "--features", &args->opts.features, typed->arrays.texts[i]);
+}
+
 /* The command has no operand; a forgotten --out is the usual reason for one. */
 static void refuse_operand(const struct argp_state *state, void *args, const char *arg)
 {
@@ -216,9 +232,10 @@ static void refuse_operand(const struct argp_state *state, void *args, const cha
  * which are then optional. */
 static void check_complete(const struct argp_state *state, void *ctx)
 {
-	const struct stage_args *args = ctx;
+	struct stage_args *args = ctx;
 	const int given = args->preset.kind || args->graph.type_count > 0;
 
+	set_untyped(state, args, given);
 	if (args->graph.type_count > 0 && args->preset.kind)
 		argp_error(state, "--vertices: %s is already given; give only one dataset",
 		           args->preset.option);
@@ -229,7 +246,7 @@ static void check_complete(const struct argp_state *state, void *ctx)
 			"or --dataset FILE");
 	if (args->graph.none && args->preset.kind)
 		argp_error(state, "--graph none: the given dataset provides a graph; omit --graph");
-	if (!args->opts.features && !args->typed.arrays.count && !given)
+	if (!args->opts.features && !given)
 		argp_error(state, "--features is missing; give file.npy, file.npz:member or "
 		                  "raw:FILE,DTYPE,DIMxDIM");
 	if (!args->opts.out_dir)
@@ -402,9 +419,6 @@ static void prepare_interruption(const char *name, const struct rung_stage_opts 
 /* Connect the lists and structs of options, which no longer move. */
 static void connect(struct stage_args *args, struct tool_progress *progress)
 {
-	const struct stage_typed *typed = &args->typed;
-	const int may_be_typed = args->preset.kind || args->graph.type_count > 0;
-
 	args->opts.graph = args->graph.opts;
 	args->opts.score = args->score.opts;
 	args->opts.splits = args->splits;
@@ -419,14 +433,7 @@ static void connect(struct stage_args *args, struct tool_progress *progress)
 	args->opts.threads = args->common.threads;
 	args->opts.progress = tool_progress_update;
 	args->opts.progress_ctx = progress;
-	/* names before '=' belong to a file if there are no types */
-	for (size_t i = 0; i < typed->labels.count; i++) {
-		if (!may_be_typed || tool_name_length(typed->labels.texts[i]) == 0)
-			args->opts.labels = typed->labels.texts[i];
-	}
-	if (!may_be_typed && typed->arrays.count && !args->opts.features)
-		args->opts.features = typed->arrays.texts[typed->arrays.count - 1];
-	args->preset.replaced = stage_typed_replaced(typed);
+	args->preset.replaced = stage_typed_replaced(&args->typed);
 }
 
 /* Add what a dataset provides and what types are. @return an exit code */
@@ -434,11 +441,18 @@ static int fill(const char *name, struct stage_args *args)
 {
 	/* after all options, because a preset fills in only those that were not given */
 	int rc = tool_preset_fill(&args->preset, &args->opts);
+	const struct rung_preset *preset = args->preset.preset;
 
 	if (rc < 0)
 		return tool_fail(name, rc);
-	if (args->preset.preset && !args->score.draws_given)
-		args->opts.score.draws = args->preset.preset->draws;
+	if (preset && preset->vertex_type && args->opts.graph.vertex_count != preset->vertex_count)
+		return tool_error(
+			name, TOOL_USAGE,
+			"--vertices: is %llu, but \"count\" in %s is %llu; omit the option",
+			(unsigned long long)args->opts.graph.vertex_count, args->preset.root,
+			(unsigned long long)preset->vertex_count);
+	if (preset && !args->score.draws_given)
+		args->opts.score.draws = preset->draws;
 	return stage_typed_fill(name, &args->typed, &args->graph, &args->score, &args->opts);
 }
 

@@ -67,7 +67,7 @@ static void add_source(const struct argp_state *state, void *ctx, const char *te
 		add_named(state, &args->array_names, &args->array_specs, &args->opts.array_count,
 		          text, length);
 	else
-		args->opts.source = text;
+		tool_set_once(state, "--source", &args->opts.source, text);
 }
 
 static void add_split(const struct argp_state *state, void *ctx, const char *text)
@@ -121,13 +121,13 @@ static const struct tool_option options[] = {
 	  "those of another array",
 	  TOOL_SET(add_source) },
 	{ "labels", "SRC", 1, "Also compare the labels with their source",
-	  TOOL_TEXT(struct verify_args, opts.labels) },
+	  TOOL_SRC(struct verify_args, opts.labels) },
 	{ "split", "NAME=SRC", 1, "Also compare a split with its source (repeatable)",
 	  TOOL_SET(add_split) },
 	{ "score", "SRC", 1,
 	  "Also compare the score with its source: float32 by original vertex, as rung score "
 	  "writes it",
-	  TOOL_TEXT(struct verify_args, opts.score) },
+	  TOOL_SRC(struct verify_args, opts.score) },
 	{ "sample", "SHARE|ROWS", 3,
 	  "Compare only the rows and lists of a sample of vertices, such as 1%, 0.01 or 100000",
 	  TOOL_SET(set_sample) },

@@ -154,3 +154,11 @@ uint64_t rung__stage_fixed_bytes(const struct rung__stage *stage)
 		bytes += 8 * m->splits[i].count;
 	return bytes;
 }
+
+int rung__stage_fail_input(int rc, const char *option, const char *name, const char *of)
+{
+	if (rc >= 0 || rc == RUNG_E_NOMEM || rc == RUNG_E_CANCELED || rung_last_error_min_bytes())
+		return rc;
+	return rung__fail(rc, "%s%s%s%s%s%s: %s", option, name ? " '" : "", name ? name : "",
+	                  name ? "'" : "", of ? " of " : "", of ? of : "", rung_last_error());
+}

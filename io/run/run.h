@@ -56,6 +56,7 @@ struct rung__figures {
  */
 struct rung__stage_member {
 	bool no_features, no_maps, no_graph; /* as in struct rung__manifest */
+	bool edge_rows;                      /* the features are those of edges */
 	uint64_t vertex_count;               /* of a part without features */
 	const char *score_method;            /* of the whole */
 	/* [vertex_count] of index_bytes of the manifest: the order; NULL: by score */
@@ -156,5 +157,14 @@ int rung__stage_progress(const struct rung__stage *stage, const char *what, uint
 int rung__stage_advance(struct rung__stage *stage, const char *what, uint64_t bytes);
 /** End the current phase of the report, and begin the phase `name`. With NULL only end it. */
 void rung__stage_phase(struct rung__stage *stage, const char *name);
+
+/**
+ * Put the option of an input in front of the message of its failure, which has the file only:
+ * "split 'valid' of paper: ids.npy: entry 3 is ...".
+ * @param name  of a split or an array, or NULL
+ * @param of    the type or relation of a typed graph, or NULL
+ * @return rc; zero and more, lack of memory, and a stop have no such message
+ */
+int rung__stage_fail_input(int rc, const char *option, const char *name, const char *of);
 
 #endif

@@ -66,6 +66,12 @@ static struct rung_graph_opts graph_opts(const struct rung__stage *stage, struct
 	return opts;
 }
 
+static int fail_graph(const struct rung__stage *stage, int rc)
+{
+	return stage->member ? rung__stage_fail_input(rc, "edges", NULL, stage->opts.relation)
+	                     : rung__stage_fail_input(rc, "graph", NULL, NULL);
+}
+
 int rung__stage_count_edges(struct rung__stage *stage)
 {
 	struct step step = { stage, "graph" };
@@ -79,7 +85,7 @@ int rung__stage_count_edges(struct rung__stage *stage)
 	stage->edge_count_max = input.pair_count_max;
 	stage->graph_source_bytes = input.source_bytes;
 	rung__edge_input_close(&input);
-	return rc;
+	return fail_graph(stage, rc);
 }
 
 /* The budget minus `taken` bytes and the memory held all the time. At least 1, because 0 would
@@ -137,8 +143,8 @@ int rung__stage_load_graph(struct rung__stage *stage)
 	rung__stage_phase(stage, "graph");
 	rc = rung__stage_progress(stage, "graph", 0, 0);
 	if (rc == 0)
-		rc = stage->in_files ? open_edges(stage, &opts)
-		                     : rung_graph_load(&opts, &stage->graph);
+		rc = fail_graph(stage, stage->in_files ? open_edges(stage, &opts)
+		                                       : rung_graph_load(&opts, &stage->graph));
 	if (rc == 0)
 		stage->manifest->edge_count = stage->in_files
 		                                      ? edges_info(stage).edge_count

@@ -55,19 +55,18 @@ static void fill_member(struct rung__stage *stage)
 	m->index_bytes = rung_index_bytes(m->source_count ? m->source_count : m->vertex_count);
 }
 
-/* Open the features, which come first: their row count is the number of vertices, against which the
- * other inputs are checked. */
-static int open_features(struct rung__stage *stage)
+static int fail_input(const struct rung__stage *stage, int rc, const char *option, const char *name)
+{
+	return rung__stage_fail_input(rc, option, name,
+	                              stage->member ? stage->opts.vertex_type : NULL);
+}
+
+static int open_rows(struct rung__stage *stage)
 {
 	const struct rung_stage_opts *opts = &stage->opts;
 	const struct rung_array_info *info;
-	int rc;
+	int rc = rung_source_open(opts->features, &stage->features);
 
-	if (stage->member)
-		fill_member(stage);
-	if (stage->manifest->no_features)
-		return 0;
-	rc = rung_source_open(opts->features, &stage->features);
 	if (rc < 0)
 		return rc;
 	info = rung_source_info(stage->features);
@@ -88,6 +87,25 @@ static int open_features(struct rung__stage *stage)
 			"%s: has %" PRIu64 " rows, but the graph has %" PRIu64
 			" vertices; give the features of this graph, or correct --vertices",
 			opts->features, info->row_count, opts->graph.vertex_count);
+	return 0;
+}
+
+/* Open the features, which come first: their row count is the number of vertices, against which the
+ * other inputs are checked. */
+static int open_features(struct rung__stage *stage)
+{
+	const struct rung_array_info *info;
+	int rc;
+
+	if (stage->member)
+		fill_member(stage);
+	if (stage->manifest->no_features)
+		return 0;
+	rc = fail_input(stage, open_rows(stage),
+	                stage->member && stage->member->edge_rows ? "edge rows" : "features", NULL);
+	if (rc < 0)
+		return rc;
+	info = rung_source_info(stage->features);
 	stage->manifest->vertex_count = info->row_count;
 	stage->manifest->index_bytes = rung_index_bytes(info->row_count);
 	stage->manifest->features = *info;
@@ -131,7 +149,8 @@ static int open_labels(struct rung__stage *stage)
 
 	if (!stage->opts.labels)
 		return 0;
-	rc = open_extra(stage, stage->opts.labels, "labels", &extra_arrays);
+	rc = fail_input(stage, open_extra(stage, stage->opts.labels, "labels", &extra_arrays),
+	                "labels", NULL);
 	if (rc < 0)
 		return rc;
 	strcpy(extra_arrays->name, RUNG__LABELS);
@@ -171,7 +190,10 @@ static int open_arrays(struct rung__stage *stage)
 	for (size_t i = 0; i < stage->opts.array_count; i++) {
 		rc = check_array_name(stage, i);
 		if (rc == 0)
-			rc = open_extra(stage, stage->opts.arrays[i].spec, "arrays", &extra_arrays);
+			rc = fail_input(stage,
+			                open_extra(stage, stage->opts.arrays[i].spec, "arrays",
+			                           &extra_arrays),
+			                "features", stage->opts.arrays[i].name);
 		if (rc < 0)
 			return rc;
 		strcpy(m->arrays[i].name, stage->opts.arrays[i].name);
@@ -266,7 +288,8 @@ static int read_splits(struct rung__stage *stage)
 	for (size_t i = 0; i < stage->opts.split_count; i++) {
 		rc = check_split_name(stage, i);
 		if (rc == 0)
-			rc = read_split(stage, i, &stage->splits[i]);
+			rc = fail_input(stage, read_split(stage, i, &stage->splits[i]), "split",
+			                stage->opts.splits[i].name);
 		if (rc < 0)
 			return rc;
 		strcpy(m->splits[i].name, stage->opts.splits[i].name);
@@ -367,7 +390,8 @@ int rung__stage_open_inputs(struct rung__stage *stage)
 	 * between opening and recording would not be noticed. */
 	if (rc < 0 || (rc = rung__stage_job_begin(stage)) < 0 || (rc = fill_names(stage)) < 0 ||
 	    (rc = fill_sampling(stage)) < 0 || (rc = fill_score(stage)) < 0 ||
-	    (rc = open_features(stage)) < 0 || (rc = open_score(stage)) < 0 ||
+	    (rc = open_features(stage)) < 0 ||
+	    (rc = fail_input(stage, open_score(stage), "score", NULL)) < 0 ||
 	    stage->opts.part > 0) /* the other inputs are those of part 0 */
 		return rc;
 	if ((rc = open_labels(stage)) < 0 || (rc = open_arrays(stage)) < 0)

@@ -81,10 +81,10 @@ static int count_vertices(const struct rung_stage_type *type, uint64_t *count_ou
 		                  " vertices of type %s; give one for each vertex",
 		                  type->features, rows, type->vertex_count, type->name);
 	if (rows == 0)
-		return rung__fail(
-			RUNG_E_INVAL,
-			"staging: type %s has no vertices; give their number, or features",
-			type->name);
+		return rung__fail(RUNG_E_INVAL,
+		                  "%s%s has no vertices; give their number, or features",
+		                  type->features ? "" : "type ",
+		                  type->features ? type->features : type->name);
 	*count_out = rows;
 	return 0;
 }
@@ -98,7 +98,10 @@ static int fill_types(struct rung__typed *typed)
 	for (size_t i = 0; i < opts->type_count; i++) {
 		rc = copy_name("type", i, opts->types[i].name, types->types[i].name);
 		if (rc == 0)
-			rc = count_vertices(&opts->types[i], &types->types[i].vertex_count);
+			rc = rung__stage_fail_input(
+				count_vertices(&opts->types[i], &types->types[i].vertex_count),
+				opts->types[i].features ? "features" : "vertices", NULL,
+				opts->types[i].name);
 		if (rc < 0)
 			return rc;
 		for (size_t j = 0; j < i; j++) {

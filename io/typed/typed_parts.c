@@ -68,7 +68,7 @@ static void set_rows(const struct rung__typed *typed, uint32_t idx, struct rung_
 {
 	opts->features = typed->stage.opts.relations[idx].rows;
 	opts->vertex_type = typed->stage.manifest->types->relations[idx].name;
-	member->no_graph = true;
+	member->no_graph = member->edge_rows = true;
 	member->vertex_count = typed->stage.manifest->types->relations[idx].edge_count;
 }
 

@@ -75,6 +75,7 @@ static int open_graphs(struct scoring *scoring, bool in_files, uint64_t memory_b
 		opts.memory_bytes = memory_bytes;
 		rc = in_files ? rung_edges_open(&opts, &scoring->edges[i])
 		              : rung_graph_load(&opts.graph, &scoring->graphs[i]);
+		rc = rung__stage_fail_input(rc, "edges", NULL, types->relations[i].name);
 		scoring->relations[i] = (struct rung__typed_relation){
 			.source_type = types->relations[i].source_type,
 			.target_type = types->relations[i].target_type,

@@ -107,12 +107,14 @@ static int write_ids(const struct rung_source *src, const void *data, uint64_t v
 		if (!integer_at(data, info->dtype, i, &ids[i], &negative))
 			return rung__fail(RUNG_E_RANGE,
 			                  "%s: entry %" PRIu64 " is %" PRId64
-			                  ", but vertex ids are 0 to %" PRIu64,
+			                  ", but vertex ids are 0 to %" PRIu64
+			                  "; correct the entry",
 			                  rung__source_spec(src), i, negative, vertex_count - 1);
 		if (ids[i] >= vertex_count)
 			return rung__fail(RUNG_E_RANGE,
 			                  "%s: entry %" PRIu64 " is %" PRIu64
-			                  ", but vertex ids are 0 to %" PRIu64,
+			                  ", but vertex ids are 0 to %" PRIu64
+			                  "; correct the entry",
 			                  rung__source_spec(src), i, ids[i], vertex_count - 1);
 	}
 	return 0;
@@ -154,8 +156,9 @@ static int check_distinct(const struct rung_source *src, uint64_t vertex_count, 
 }
 
 /* Whether the ids are a mask that was saved as integers: 0 and 1, or 0 and one other value with an
- * entry per vertex. Three entries of two values repeat an id, so no valid set has this form. */
-static bool is_mask(const uint64_t *ids, uint64_t count, uint64_t vertex_count)
+ * entry per vertex. Three entries of two values repeat an id, so no valid set has this form.
+ * @param one_out  the value that is not 0 */
+static bool is_mask(const uint64_t *ids, uint64_t count, uint64_t vertex_count, uint64_t *one_out)
 {
 	uint64_t one = 0;
 
@@ -164,18 +167,21 @@ static bool is_mask(const uint64_t *ids, uint64_t count, uint64_t vertex_count)
 		if (ids[i] != 0 && ids[i] != one)
 			return false;
 	}
-	return count > 2 && (one <= 1 || count == vertex_count);
+	*one_out = one ? one : 1;
+	return count > 2 && (*one_out == 1 || count == vertex_count);
 }
 
 static int check_values(const struct rung_source *src, uint64_t vertex_count, int distinct,
                         const uint64_t *ids, uint64_t count)
 {
-	if (is_mask(ids, count, vertex_count))
+	uint64_t one;
+
+	if (is_mask(ids, count, vertex_count, &one))
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: looks like a mask saved as %s: %" PRIu64
-		                  " entries, all 0 or the same value; save it with a.astype(bool)",
+		                  "%s: looks like a mask saved as %s: all %" PRIu64
+		                  " entries are 0 or %" PRIu64 "; save it with a.astype(bool)",
 		                  rung__source_spec(src),
-		                  rung_dtype_name(rung_source_info(src)->dtype), count);
+		                  rung_dtype_name(rung_source_info(src)->dtype), count, one);
 	return distinct ? check_distinct(src, vertex_count, ids, count) : 0;
 }
 

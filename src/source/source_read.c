@@ -24,8 +24,13 @@ int rung__source_open_file(struct rung_source *src, const char *path, size_t pat
 		return rung__fail(RUNG_E_NOMEM, "source '%s'", src->spec);
 	/* O_NONBLOCK: opening a FIFO would otherwise wait for its writer */
 	src->fd = open(src->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	if (src->fd < 0)
-		return rung__fail_errno(errno, "%s: cannot be opened", src->path);
+	if (src->fd < 0) {
+		const int rc = rung__fail_errno(errno, "%s: cannot be opened", src->path);
+
+		return rc == RUNG_E_NOENT
+		               ? rung__fail(rc, "%s; correct its name", rung_last_error())
+		               : rc;
+	}
 	if (fstat(src->fd, &st) < 0)
 		return rung__fail_errno(errno, "%s", src->path);
 	/* only a regular file has a size with which headers can be compared */

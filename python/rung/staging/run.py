@@ -37,6 +37,7 @@ from .sources import (
     preset_kind,
     texts,
     use_pyg_data,
+    vertex_count,
 )
 from .typed import Lists, hetero_lists, is_hetero, masks, quantization, refuse, set_lists
 
@@ -124,7 +125,7 @@ def _set_sources(opts: Any, sources: Sources, given: SimpleNamespace) -> None:
     graphs = graph_specs(sources, given.graph)
     opts.graph.specs, opts.graph.spec_count = texts(graphs)
     opts.graph.undirected, opts.graph.dedup = bool(given.undirected), bool(given.dedup)
-    opts.graph.vertex_count = whole_number(given.vertex_count, "vertex_count", 2**63 - 1)
+    opts.graph.vertex_count = vertex_count(given)
     if given.labels is not None:
         opts.labels = sources.spec(given.labels, "labels")
     opts.splits, opts.split_count = named_sources(sources, given.splits, "splits",
@@ -239,7 +240,7 @@ def _set_described(opts: Any, described: Any, given: SimpleNamespace) -> Lists |
         opts.arrays, opts.array_count = preset.arrays, preset.array_count
     opts.vertex_type, opts.relation = preset.vertex_type, preset.relation
     if preset.vertex_type:   # of a description; the rows of public data sets are counted
-        opts.graph.vertex_count = opts.graph.vertex_count or preset.vertex_count
+        opts.graph.vertex_count = vertex_count(given, preset.vertex_count)
     opts.batch_size = opts.batch_size or preset.batch_size
     if opts.fanout_count == 0:
         opts.fanouts, opts.fanout_count = preset.fanouts, preset.fanout_count

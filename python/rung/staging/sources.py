@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from ctypes import Array, c_char_p
@@ -17,11 +18,16 @@ from .._library import c, string
 from ..errors import Error, InvalidError, NoSpaceError, NotFoundError, ReadError
 from ..operands import torch_of
 from ..owned import Folder
+from ..sizes import whole_number
 
 Source = str | os.PathLike[str] | Any
 
 PRESETS = {"ogb-papers100M": c.RUNG_PRESET_OGB_PAPERS100M,
            "ogb-mag240m": c.RUNG_PRESET_OGB_MAG240M, "igb": c.RUNG_PRESET_IGB}
+
+# Inputs in the library's messages, and the arguments.
+_INPUTS = ((r"^split '(.*?)'", r"splits['\1']"), (r"^features '(.*?)'", r"arrays['\1']"),
+           (r"^score: ", "score_source: "))
 
 _COLUMNAR = (".parquet", ".feather", ".arrow")
 
@@ -73,10 +79,13 @@ class Sources:
                           if value is not None and key not in used and not key.endswith("_mask")]
 
     def name_arguments(self, error: Error) -> None:
-        """Replace the temporary files in a message by the arguments that they were written for."""
+        """Replace temporary files in a message by the arguments that they were written for, and the
+        library's name of an input by that of the argument."""
         message = str(error)
         for path, name in self._names.items():
-            message = message.replace(path, name)
+            message = re.sub(rf"^[^/]*: (?={re.escape(path)})", "", message).replace(path, name)
+        for pattern, name in _INPUTS:
+            message = re.sub(pattern, name, message)
         error.args = (message,)
 
     def remove(self) -> None:
@@ -102,6 +111,10 @@ def _numpy(source: Any, name: str) -> np.ndarray[Any, Any]:
             except TypeError as error:
                 raise InvalidError(f"{name}: {source.dtype}: {error}; convert it, such as with "
                                    "float()") from None
+    if isinstance(source, (list, tuple)) and any(
+            isinstance(one, (str, os.PathLike)) or getattr(one, "ndim", 0) > 1 for one in source):
+        raise InvalidError(f"{name}: is a list of {len(source)} sources; use one, such as "
+                           "numpy.concatenate() returns")
     if isinstance(source, (list, tuple)) and not source:
         source = np.empty(0, np.int64)   # numpy would make it float64
     try:
@@ -147,6 +160,20 @@ def _scipy_edges(sources: Sources, graph: Any, name: str) -> Any:
     if not (entries.data == 1).all():
         sources.left_out.append(f"values of {name}")
     return np.stack([entries.row, entries.col])
+
+
+def vertex_count(given: SimpleNamespace, described: int = 0) -> int:
+    """Return the number of vertices that arguments have in common; 0: that of the features."""
+    graphs = given.graph if isinstance(given.graph, (list, tuple)) else (given.graph,)
+    counts = {size for one in graphs if hasattr(one, "tocoo") for size in one.shape}
+    counts |= {described, whole_number(given.vertex_count, "vertex_count", 2**63 - 1)}
+    if given.data is not None and "num_nodes" in given.data:
+        counts.add(int(given.data.num_nodes))
+    known = sorted(counts - {0})
+    if len(known) > 1:
+        raise InvalidError("graph, data, dataset, vertex_count: have "
+                           f"{' and '.join(map(str, known))} vertices; use the same number")
+    return known[0] if known else 0
 
 
 def _is_row(value: Any) -> bool:

@@ -76,6 +76,7 @@ def _type(sources: Sources, name: str, store: Any, given: SimpleNamespace) -> An
         described.vertex_count = whole_number(count, f"{where}.num_nodes", 2**63 - 1)
     else:
         described.features = sources.spec(x, f"{where}.x")
+        described.vertex_count = int(store.get("num_nodes") or 0)
     if y is not None:
         described.labels = sources.spec(y, f"{where}.y")
     described.splits, described.split_count = named_sources(

@@ -136,9 +136,10 @@ Test(source_ids, a_mask_saved_as_integers_is_rejected)
 				         6 * types[t].bytes);
 		}
 	}
-	FAILS(RUNG_E_FORMAT, "looks like a mask saved as u8: 4 entries", "|u1", "(4,)", 4, 1,
-	      (uint8_t[]){ 0, 0, 0, 0 });
-	FAILS(RUNG_E_FORMAT, "looks like a mask", "<i8", "(4,)", 4, 1, (int64_t[]){ 3, 0, 3, 0 });
+	FAILS(RUNG_E_FORMAT, "looks like a mask saved as u8: all 4 entries are 0 or 1", "|u1",
+	      "(4,)", 4, 1, (uint8_t[]){ 0, 0, 0, 0 });
+	FAILS(RUNG_E_FORMAT, "all 4 entries are 0 or 3", "<i8", "(4,)", 4, 1,
+	      (int64_t[]){ 3, 0, 3, 0 });
 	/* ids 0 and 1 of a graph of two vertices, and ids that only repeat */
 	cr_assert_eq(read_array("<i8", "(2,)", (int64_t[]){ 1, 0 }, 16, 2, 1, &count, &ids), 0,
 	             "%s", rung_last_error());

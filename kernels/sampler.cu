@@ -103,7 +103,6 @@ static void start_seeds(cudaError_t *err, const struct sample_launch &l)
 	const unsigned blocks = blocks_for(l, l.step.seed_count, BLOCK_THREADS);
 
 	start(err, l, blocks, read_seeds, l.graph->vertex_count);
-	start(err, l, blocks, check_seeds);
 	start(err, l, 1, merge_seeds);
 }
 
@@ -217,14 +216,13 @@ extern "C" int rung__cuda_sampler_blocks(unsigned *block_count_out)
 	static const void *const kernels[] = {
 		/* comes first, because most of a batch's time is spent in it and the first kernel
 		 * determines block_count */
-		(const void *)look_up,       (const void *)read_seeds,
-		(const void *)check_seeds,   (const void *)merge_seeds,
-		(const void *)find_lists,    (const void *)merge_edges,
-		(const void *)write_offsets, (const void *)draw_short,
-		(const void *)draw_long,     (const void *)copy_whole_lists,
-		(const void *)flag_fresh,    (const void *)merge_vertices,
-		(const void *)number_fresh,  (const void *)write_positions,
-		(const void *)write_report,
+		(const void *)look_up,          (const void *)read_seeds,
+		(const void *)merge_seeds,      (const void *)find_lists,
+		(const void *)merge_edges,      (const void *)write_offsets,
+		(const void *)draw_short,       (const void *)draw_long,
+		(const void *)copy_whole_lists, (const void *)flag_fresh,
+		(const void *)merge_vertices,   (const void *)number_fresh,
+		(const void *)write_positions,  (const void *)write_report,
 	};
 
 	return cuda_load(kernels, BLOCK_THREADS, "loading the sampler kernels", block_count_out);

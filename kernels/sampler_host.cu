@@ -47,16 +47,20 @@ extern "C" int rung__cuda_sample_capacity_max(uint64_t vertex_count, uint64_t ed
 	capacity.vertex_counts[0] = seed_count_max;
 	for (uint32_t hop = 0; hop < hop_count; hop++) {
 		const uint64_t count = capacity.vertex_counts[hop];
-		uint64_t edges, vertices;
+		uint64_t edges, edges_max, vertices;
 
 		/* UINT32_MAX: all neighbours */
 		if (fanouts[hop] == UINT32_MAX || !rung__mul(count, fanouts[hop], &edges))
 			edges = edge_count;
-		/* each edge of the graph is in one list, and each vertex occurs once in a hop */
-		capacity.edge_counts[hop] = RUNG__MIN(edges, edge_count);
+		/* each edge of the graph is in one list, and each vertex occurs once in a hop,
+		 * except repeated seeds; no overflow of the product */
+		if (!rung__add(edge_count, (seed_count_max - 1) * fanouts[hop], &edges_max))
+			edges_max = UINT64_MAX;
+		capacity.edge_counts[hop] = RUNG__MIN(edges, edges_max);
 		if (!rung__add(count, capacity.edge_counts[hop], &vertices))
-			vertices = vertices_max;
-		capacity.vertex_counts[hop + 1] = RUNG__MIN(vertices, vertices_max);
+			vertices = POSITIONS_MAX;
+		capacity.vertex_counts[hop + 1] = RUNG__MIN(
+			RUNG__MIN(vertices, vertices_max + seed_count_max - 1), POSITIONS_MAX);
 	}
 	*capacity_out = capacity;
 	return 0;
@@ -195,9 +199,8 @@ extern "C" int rung__cuda_sample_layout(const struct rung__cuda_sampler *s, void
                                         struct sample_step *step, uint64_t *bytes)
 {
 	const uint64_t dst_max = s->capacity.vertex_counts[s->hop_count - 1];
-	/* one workspace serves all hops, so each part has the size of the largest one; `where` is
-	 * also used for the seeds */
-	uint64_t edges_max = s->capacity.vertex_counts[0], set_edges_max = 0, sums_max, slots = 0;
+	/* one workspace serves all hops, so each part has the size of the largest one */
+	uint64_t edges_max = 0, set_edges_max = 0, sums_max, slots = 0;
 
 	for (uint32_t hop = 0; hop < s->hop_count; hop++) {
 		edges_max = RUNG__MAX(edges_max, s->capacity.edge_counts[hop]);
@@ -265,11 +268,6 @@ extern "C" int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler
 		                  "sampling: seed %" PRIu64 " is %" PRIu64
 		                  ", not below the vertex count %" PRIu64 "; correct the seeds",
 		                  index, value, sampler->graph.vertex_count);
-	case RUNG__CUDA_SAMPLE_SEED_TWICE:
-		return rung__fail(RUNG_E_INVAL,
-		                  "sampling: seeds %" PRIu64 " and %" PRIu64 " are both %" PRIu64
-		                  "; pass each vertex once",
-		                  report->other, index, value);
 	case RUNG__CUDA_SAMPLE_MANY_EDGES:
 		return many("edges", report->edge_counts[hop], sampler->capacity.edge_counts[hop],
 		            hop);

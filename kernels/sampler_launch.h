@@ -78,8 +78,9 @@ struct rung__cuda_sampler {
 
 /**
  * Compute a capacity that no batch of up to seed_count_max seeds exceeds: every list is as long as
- * the fanout and no vertex is drawn twice, limited by the size of the graph. With "all neighbours"
- * this is the whole graph, so use smaller numbers.
+ * the fanout and no vertex is drawn twice, limited by the size of the graph and by repeated seeds.
+ * With "all neighbours" this is the whole graph, in which the lists of repeated seeds may not fit,
+ * so use smaller numbers.
  * @return 0, RUNG_E_INVAL (hop count, a fanout of 0, no seeds or too many of them)
  */
 int rung__cuda_sample_capacity_max(uint64_t vertex_count, uint64_t edge_count,
@@ -102,7 +103,6 @@ enum rung__cuda_sample_outcome {
 	RUNG__CUDA_SAMPLE_NOT_YET = 0, /* the report was zeroed and has not been written since */
 	RUNG__CUDA_SAMPLE_DONE,
 	RUNG__CUDA_SAMPLE_BAD_SEED,      /* seed `index` is `value`, not a vertex */
-	RUNG__CUDA_SAMPLE_SEED_TWICE,    /* seeds `other` and `index` are both `value` */
 	RUNG__CUDA_SAMPLE_MANY_EDGES,    /* edge_counts[hop] exceeds the capacity */
 	RUNG__CUDA_SAMPLE_MANY_VERTICES, /* vertex_counts[hop + 1] exceeds the capacity */
 	/* graph: indptr[index] is `value`, and the next entry is `other` */
@@ -152,9 +152,8 @@ int rung__cuda_sample_launch(const struct rung__cuda_sampler *sampler,
 
 /**
  * The report of a batch as a status, with the message of a failure.
- * @return 0 (done), RUNG_E_RANGE (bad seed; bad vertex in the graph), RUNG_E_INVAL (seed twice),
- *         RUNG_E_NOMEM (beyond the capacity), RUNG_E_FORMAT (bad list in the graph), RUNG_E_IO (no
- *         report)
+ * @return 0 (done), RUNG_E_RANGE (bad seed; bad vertex in the graph), RUNG_E_NOMEM (beyond the
+ *         capacity), RUNG_E_FORMAT (bad list in the graph), RUNG_E_IO (no report)
  */
 int rung__cuda_sample_status(const struct rung__cuda_sampler *sampler,
                              const struct rung__cuda_sample_report *report);

@@ -13,50 +13,31 @@
 
 /* ---- seeds ---- */
 
-/* Enters the seeds. Each seed offers its index as its number, so the first of equal seeds wins. */
+/* Enters the seeds. Each seed offers its index as its number, so edges lead to the first of equal
+ * seeds. */
 static __global__ void read_seeds(const __grid_constant__ struct sample_step s,
                                   uint64_t vertex_count)
 {
 	for (uint64_t i = global_thread(); i < s.seed_count; i += global_threads()) {
 		const uint64_t id = __ldg(s.seeds + i);
-		uint64_t slot = NO_SLOT;
 
-		if (id < vertex_count) {
-			slot = table_slot(s.table, id);
-			table_offer(s.table, slot, i);
-		} else {
+		if (id < vertex_count)
+			table_offer(s.table, table_slot(s.table, id), i);
+		else
 			note_smallest(&s.state->bad_seed, i);
-		}
 		__stwb(s.vertices + i, id);
-		__stwb(s.where + i, slot);
-	}
-}
-
-/* Detects repeated seeds: a seed whose offer lost occurs earlier in the list. This is a separate
- * kernel, because all offers must be complete. */
-static __global__ void check_seeds(const __grid_constant__ struct sample_step s)
-{
-	for (uint64_t i = global_thread(); i < s.seed_count; i += global_threads()) {
-		const uint64_t slot = __ldg(s.where + i);
-
-		if (slot != NO_SLOT && table_number(s.table, slot) != i)
-			note_smallest(&s.state->twice_seed, i);
 	}
 }
 
 /* Uses one block. Reports the first error, as a loop over the seeds would. */
 static __global__ void merge_seeds(const __grid_constant__ struct sample_step s)
 {
-	const uint64_t bad = ~(uint64_t)__ldcg(&s.state->bad_seed),
-		       twice = ~(uint64_t)__ldcg(&s.state->twice_seed);
+	const uint64_t bad = ~(uint64_t)__ldcg(&s.state->bad_seed);
 
 	if (threadIdx.x != 0)
 		return;
-	if (bad < twice)
+	if (bad != UINT64_MAX)
 		stop(s, RUNG__CUDA_SAMPLE_BAD_SEED, bad, __ldg(s.vertices + bad), 0);
-	else if (twice != UINT64_MAX)
-		stop(s, RUNG__CUDA_SAMPLE_SEED_TWICE, twice, __ldg(s.vertices + twice),
-		     table_number(s.table, __ldg(s.where + twice)));
 	__stwb(&s.state->report.vertex_counts[0], s.seed_count);
 }
 

@@ -24,7 +24,7 @@ struct sample_state {
 	struct rung__cuda_sample_report report;
 	/* the smallest index of each kind of error, inverted: it is found as a maximum, which
 	 * starts at zero */
-	unsigned long long bad_seed, twice_seed, bad_list, bad_place;
+	unsigned long long bad_seed, bad_list, bad_place;
 };
 
 /* Without draws (all neighbours) no set is needed. */

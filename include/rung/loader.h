@@ -169,7 +169,7 @@ RUNG_API void rung_loader_destroy(struct rung_loader *loader);
  * batch has the remaining seeds. */
 struct rung_loader_pass {
 	size_t size;           /**< sizeof(struct rung_loader_pass), set by the initialiser */
-	const uint64_t *seeds; /**< [seed_count] ranks, copied; no rank twice in a batch */
+	const uint64_t *seeds; /**< [seed_count] ranks, copied; repeats are allowed */
 	uint64_t seed_count;   /**< 0: a pass without batches */
 	/** use different keys for different passes: batches with different keys draw different
 	 * neighbours */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /**
  * @file
- * Neighbour sampling: uniform, without replacement, with each vertex once per batch (Hamilton,
- * Ying, Leskovec, "Inductive Representation Learning on Large Graphs", 2017).
+ * Neighbour sampling: uniform, without replacement, with each vertex once per batch except repeated
+ * seeds (Hamilton, Ying, Leskovec, "Inductive Representation Learning on Large Graphs", 2017).
  *
  * Hop 0 starts at the seeds. Hop t draws min(fanout[t], in_degree) in-neighbours of every vertex
  * that the batch has so far, or only of those that hop t-1 added (enum rung_draws). The vertices of
@@ -199,12 +199,12 @@ RUNG_API void rung_batch_destroy(struct rung_batch *batch);
 /**
  * Sample one batch.
  *
- * @param seeds       [seed_count] vertices, each at most once; of opts.seed_type in a typed graph
+ * @param seeds       [seed_count] vertices, of opts.seed_type in a typed graph; repeats allowed
  * @param seed_count  at least 1
  * @param batch_key   determines all draws, with the seed of the sampler. Use a running number
  * @param batch       filled; keeps its content until it is filled again
  * @return 0, RUNG_E_RANGE (a seed, or an entry of a list in a file, is not a vertex), RUNG_E_INVAL
- *         (a seed occurs twice, or a batch of 2^32-1 vertices or more), RUNG_E_NOMEM, and with
+ *         (no seeds, or a batch of 2^32-1 vertices or more), RUNG_E_NOMEM, and with
  *         lists in a file the errors of rung_gather(); after a failure the batch is empty and can
  *         be filled again
  *
@@ -220,7 +220,7 @@ RUNG_API int rung_sampler_sample(struct rung_sampler *sampler, const uint64_t *s
  */
 struct rung_minibatches {
 	size_t size; /**< sizeof(struct rung_minibatches), set by the initialiser */
-	/** [seed_count] vertices in the (shuffled) order of the epoch, once per batch at most */
+	/** [seed_count] vertices in the (shuffled) order of the epoch */
 	const uint64_t *seeds;
 	uint64_t seed_count; /**< at least 1 */
 	uint64_t batch_size; /**< 0: 1024 */

@@ -80,6 +80,7 @@ struct rung__block_memory {
 struct rung__batch_type {
 	uint64_t *vertices;
 	uint64_t count, capacity;
+	uint64_t repeats; /* vertices that are earlier in the list, too: repeated seeds */
 };
 
 /* Memory of a batch; it grows and is reused by later batches, also those of other samplers. */

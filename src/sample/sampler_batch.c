@@ -29,8 +29,6 @@ static int read_seeds(const struct rung_sampler *sampler, struct rung__space *sp
 	if (rc < 0)
 		return rc;
 	for (uint64_t i = 0; i < seed_count; i++) {
-		uint32_t position;
-
 		if (seeds[i] >= type->vertex_count)
 			return rung__fail(RUNG_E_RANGE,
 			                  "sampling: seed %" PRIu64 " is %" PRIu64
@@ -38,13 +36,9 @@ static int read_seeds(const struct rung_sampler *sampler, struct rung__space *sp
 			                  "; correct the seeds",
 			                  i, seeds[i], type->vertex_count);
 		to->vertices[i] = seeds[i];
-		position = rung__positions_put(positions, seeds[i], (uint32_t)i, to->vertices, 8,
-		                               type->hashed);
-		if (position != i)
-			return rung__fail(RUNG_E_INVAL,
-			                  "sampling: seeds %" PRIu32 " and %" PRIu64
-			                  " are both %" PRIu64 "; pass each vertex once",
-			                  position, i, seeds[i]);
+		/* a repeated seed has a row and a list too; edges lead to the first of its kind */
+		to->repeats += rung__positions_put(positions, seeds[i], (uint32_t)i, to->vertices,
+		                                   8, type->hashed) != i;
 		/* so that rung__positions_clear() removes them after an error */
 		to->count = i + 1;
 	}

@@ -5,6 +5,7 @@
  * The draws of all cold vertices of a hop become runs, which are sorted by their position in the
  * file. The blocks that contain them are then ascending, and each is requested once, however many
  * lists it has. A long list has one run per draw, so only the blocks with drawn entries are read.
+ * Runs of different vertices have no entry in common; those of repeated seeds are equal.
  * The blocks are read in a few large requests: the limit bounds the memory, and is far above the
  * number of reads that a device has in flight.
  */
@@ -145,8 +146,10 @@ static uint64_t collect(struct request *request)
 		const uint64_t last = (cold->edges[run] + count - 1) / request->block_entries;
 		uint64_t block = (cold->edges[run] + done) / request->block_entries;
 
-		if (request->block_count && cold->blocks[request->block_count - 1] == block)
-			block++;
+		if (request->block_count && block < cold->blocks[0])
+			return run; /* equal to a run that began in an earlier request */
+		if (request->block_count)
+			block = RUNG__MAX(block, cold->blocks[request->block_count - 1] + 1);
 		for (; block <= last; block++) {
 			if (request->block_count == RUNG__LIST_BLOCKS_MAX)
 				return run;
@@ -188,6 +191,15 @@ static int deliver_run(struct request *request, uint64_t run, uint64_t *at)
 	return 0;
 }
 
+/* Whether the next entry of a run is in a block of the request. */
+static bool has_begun(const struct request *request, uint64_t run)
+{
+	const uint64_t block = (request->cold->edges[run] + request->done) / request->block_entries;
+
+	return block >= request->cold->blocks[0] &&
+	       block <= request->cold->blocks[request->block_count - 1];
+}
+
 static int read_runs(const struct rung__lists *lists, struct rung__cold_runs *cold, void *drawn)
 {
 	struct request request = {
@@ -206,10 +218,7 @@ static int read_runs(const struct rung__lists *lists, struct rung__cold_runs *co
 		for (uint64_t run = request.first; run < end && rc == 0; run++)
 			rc = deliver_run(&request, run, &at);
 		/* the last run may continue in the next request; it must have begun in this one */
-		if (rc == 0 && end < cold->count &&
-		    cold->blocks[request.block_count - 1] * request.block_entries +
-		                    request.block_entries >
-		            cold->edges[end] + request.done)
+		if (rc == 0 && end < cold->count && has_begun(&request, end))
 			rc = deliver_run(&request, end, &at);
 		request.first = end;
 	}

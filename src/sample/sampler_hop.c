@@ -64,7 +64,7 @@ static int lay_out(const struct hop *hop, uint64_t first, uint64_t end, struct r
 		return rc;
 	/* no overflow: both are numbers of entries in memory */
 	vertices_max = hop->sources->count + (edge_count - edges_before);
-	vertices_max = RUNG__MIN(vertices_max, rung__lists_sources(lists));
+	vertices_max = RUNG__MIN(vertices_max, rung__lists_sources(lists) + hop->sources->repeats);
 	vertices_max = RUNG__MIN(vertices_max, RUNG__POSITION_NONE);
 	rc = rung__batch_reserve_u64(&hop->sources->vertices, &hop->sources->capacity,
 	                             vertices_max);

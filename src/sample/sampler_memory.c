@@ -145,7 +145,7 @@ int rung__batch_begin(struct rung_batch *batch, const struct rung_sampler *sampl
 
 	batch->typed.hop_count = 0;
 	for (uint32_t i = 0; i < batch->type_capacity; i++)
-		batch->types[i].count = 0;
+		batch->types[i].count = batch->types[i].repeats = 0;
 	rc = extend_types(batch, sampler->type_count);
 	return rc < 0 ? rc
 	              : extend_blocks(batch,

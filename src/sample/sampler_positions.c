@@ -3,7 +3,8 @@
  * Tables of positions. The dense table is reset only where a batch has written to it. The hash
  * table is cleared as a whole, which is fast if the batch filled much of it, or slot by slot after
  * a small batch. Slot by slot, the last id is removed first, so that when an id is searched, all
- * slots that were probed when it was inserted are still in use.
+ * slots that were probed when it was inserted are still in use. A repeated id has one entry, with
+ * its first position; the search for its other positions ends at a free slot.
  */
 #include <string.h>
 
@@ -53,12 +54,13 @@ int rung__positions_reserve(struct rung__positions *positions, const uint64_t *v
 	return 0;
 }
 
-/* Remove an id whose position is known, by its exact entry. */
+/* Remove the entry of an id with this position, if it has one. */
 static void forget(struct rung__positions *positions, uint64_t id, uint32_t position)
 {
 	uint64_t slot = rung__positions_slot(positions, id);
 
-	while (positions->slots[slot] != rung__positions_entry(id, position))
+	while (positions->slots[slot] &&
+	       positions->slots[slot] != rung__positions_entry(id, position))
 		slot = (slot + 1) & (positions->slot_count - 1);
 	positions->slots[slot] = 0;
 }

@@ -220,8 +220,8 @@ void rung__gpu_batch_destroy(struct rung__gpu_batch *batch);
  * Start sampling; nothing waits and nothing is allocated.
  *
  * @param batch      not in flight; its content is overwritten
- * @param seeds      ranks, no rank twice, in memory that the GPU can access; read until the batch
- *                   is complete
+ * @param seeds      ranks, repeats allowed, in memory that the GPU can access; read until the
+ *                   batch is complete
  * @param batch_key  as in rung_sampler_sample()
  * @param stream     the batch is sampled after the work on it; as in rung_gather_submit()
  * @return 0, RUNG_E_INVAL (no seeds, too many, or memory that the GPU cannot access), RUNG_E_NOSUP
@@ -236,10 +236,10 @@ int rung__gpu_batch_sample(struct rung__gpu_batch *batch, const uint64_t *seeds,
  * Wait for a batch.
  *
  * @param timeout_ns  negative: no limit; 0: poll once
- * @return 0, RUNG_E_TIMEDOUT (still in flight), RUNG_E_RANGE (a seed out of range), RUNG_E_INVAL (a
- *         seed twice), RUNG_E_NOMEM (more vertices or edges than the batch can hold; the message
- *         has their number), RUNG_E_FORMAT, RUNG_E_RANGE (the graph is damaged; the message has the
- *         position), RUNG_E_IO (a CUDA error)
+ * @return 0, RUNG_E_TIMEDOUT (still in flight), RUNG_E_RANGE (a seed out of range), RUNG_E_NOMEM
+ *         (more vertices or edges than the batch can hold; the message has their number),
+ *         RUNG_E_FORMAT, RUNG_E_RANGE (the graph is damaged; the message has the position),
+ *         RUNG_E_IO (a CUDA error)
  */
 int rung__gpu_batch_wait(struct rung__gpu_batch *batch, int64_t timeout_ns);
 

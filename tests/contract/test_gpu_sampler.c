@@ -120,6 +120,7 @@ Test(gpu_sampler, batches_match_the_cpu_and_their_rows_follow)
 		unsigned char *out;
 
 		choose_seeds(seeds, key);
+		seeds[key] = seeds[SEEDS - 1]; /* a repeated seed */
 		cr_assert_eq(rung_sampler_sample(cpu, seeds, SEEDS, key, cpu_batch), 0);
 		cr_assert_eq(rung__gpu_batch_sample(
 				     batch,
@@ -200,7 +201,7 @@ static void fails(struct rung__gpu_batch *batch, const uint64_t *seeds, uint64_t
 
 Test(gpu_sampler, mistakes_are_reported_and_the_batch_can_be_reused)
 {
-	uint64_t outside[] = { 1, 2, ROWS }, twice[] = { 4, 5, 4 }, good[SEEDS] = { 0 };
+	uint64_t outside[] = { 1, 2, ROWS }, good[SEEDS] = { 0 };
 	const struct rung__graph_location *where;
 	struct rung_plan *plan = plan_for(RUNG_BYTES_MAX, &where);
 	struct rung_gpu_sampler_opts small = opts;
@@ -211,7 +212,6 @@ Test(gpu_sampler, mistakes_are_reported_and_the_batch_can_be_reused)
 	             rung_last_error());
 	cr_assert_eq(rung__gpu_batch_create(sampler, &batch), 0, "%s", rung_last_error());
 	fails(batch, outside, 3, RUNG_E_RANGE, "seed 2 is 3000");
-	fails(batch, twice, 3, RUNG_E_INVAL, "seeds 0 and 2 are both 4");
 	cr_assert_eq(rung__gpu_batch_sample(batch, NULL, 0, 1, NULL), RUNG_E_INVAL);
 	cr_assert_eq(rung__gpu_batch_sample(batch, good, SEEDS + 1, 1, NULL), RUNG_E_INVAL);
 	cr_assert(strstr(rung_last_error(), "seed_count_max"), "%s", rung_last_error());

@@ -274,7 +274,7 @@ static void check_structure(const sample_case &c, const sampled &got)
 	CHECK(got.report.vertex_counts[0] == known);
 	for (size_t i = 0; i < known; i++) {
 		CHECK(got.vertices[i] == c.seeds[i]);
-		number[c.seeds[i]] = (uint32_t)i;
+		number.insert({ c.seeds[i], (uint32_t)i }); /* the first of equal seeds */
 	}
 	for (size_t hop = 0; hop < c.fanouts.size(); hop++) {
 		const uint64_t dst_count = known;

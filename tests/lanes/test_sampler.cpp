@@ -220,6 +220,26 @@ static void small_graphs()
 	}
 }
 
+static void repeated_seeds()
+{
+	for (unsigned round = 0; round < 60; round++) {
+		const graph g =
+			random_graph(2 + rnd.below(60), 1 + rnd.below(40), round % 2 ? 4 : 8);
+		const uint32_t fanouts[] = { 2, 33, 70 };
+		sample_case c;
+		c.g = &g;
+		c.fanouts = { fanouts[round % 3], 2 };
+		c.seeds = some_seeds(g, 1 + rnd.below(40));
+		c.seed_room = c.seeds.size();
+		for (uint64_t &seed : c.seeds)
+			seed = c.seeds[rnd.below(rnd.below(c.seeds.size()) + 1)];
+		c.block_count = 1 + round % 3;
+		scenario("round %u: %zu seeds of %zu vertices", round, c.seeds.size(),
+		         (size_t)g.vertices());
+		run_case(c);
+	}
+}
+
 /* Several tiles of each kind; a missing or an extra draw would shift all later results. */
 static void many_tiles()
 {
@@ -311,6 +331,7 @@ int main()
 	views_split_anywhere();
 	a_hub_is_shared_by_the_grid();
 	small_graphs();
+	repeated_seeds();
 	many_tiles();
 	every_order_of_lanes_gives_the_same_batch();
 	numbers_beyond_32_bits();

@@ -57,10 +57,6 @@ static void invalid_seeds_are_named_as_on_the_cpu()
 	bad_seeds({ UINT64_MAX }, RUNG__CUDA_SAMPLE_BAD_SEED); /* the mark of free slots */
 	bad_seeds({ UINT64_MAX - 1, 3 }, RUNG__CUDA_SAMPLE_BAD_SEED);
 	bad_seeds({ 1, 99, 98, 97, 1, 1 }, RUNG__CUDA_SAMPLE_BAD_SEED);
-	scenario("a duplicate seed");
-	bad_seeds({ 7, 7 }, RUNG__CUDA_SAMPLE_SEED_TWICE);
-	bad_seeds({ 5, 6, 7, 6, 5, 99 }, RUNG__CUDA_SAMPLE_SEED_TWICE);
-	bad_seeds({ 5, 6, 7, 7, 7, 7, 6 }, RUNG__CUDA_SAMPLE_SEED_TWICE);
 }
 
 /* ---- room ---- */
@@ -117,7 +113,9 @@ static void room_max_is_what_a_batch_can_reach()
 	CHECK(room.edge_counts[1] == 26624 * 15 && room.vertex_counts[2] == 26624 * 16);
 	CHECK(rung__cuda_sample_capacity_max(30000, 50000000, small, 2, 1024, &room) == 0);
 	CHECK(room.vertex_counts[1] == 26624 && room.edge_counts[1] == 26624 * 15 &&
-	      room.vertex_counts[2] == 30000);
+	      room.vertex_counts[2] == 30000 + 1023); /* with repeated seeds */
+	CHECK(rung__cuda_sample_capacity_max(1000000, 20000, small, 2, 1024, &room) == 0);
+	CHECK(room.edge_counts[0] == 25600 && room.edge_counts[1] == 20000 + 1023 * 15);
 	CHECK(rung__cuda_sample_capacity_max(1000000, 20000, all, 2, 1024, &room) == 0);
 	CHECK(room.edge_counts[0] == 10240 && room.edge_counts[1] == 20000 &&
 	      room.vertex_counts[2] == 1024 + 10240 + 20000);

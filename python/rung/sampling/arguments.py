@@ -106,7 +106,7 @@ def seed_ids(dataset: Dataset, given: Any, name: str) -> npt.NDArray[np.int64]:
     """Return the vertices of a list of ids or of a mask, int64 [n].
 
     Raises:
-        InvalidError: another type or shape.
+        InvalidError: another type or shape, or 0 or 1 for each vertex, which is a mask.
         RangeError: an id is outside the data set.
     """
     if isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str):
@@ -120,7 +120,11 @@ def seed_ids(dataset: Dataset, given: Any, name: str) -> npt.NDArray[np.int64]:
     if found.dtype != np.bool_:
         if found.size == 0 and not hasattr(given, "dtype"):
             found = found.astype(np.int64)   # numpy makes [] an array of float64
-        return dataset._check_ids(found, name)
+        checked: npt.NDArray[np.int64] = dataset._check_ids(found, name)
+        if len(checked) == dataset.vertex_count > 2 and checked.max() <= 1:
+            raise InvalidError(f"{name}: 0 or 1 for each of the {len(checked)} vertices; convert a "
+                               "mask to bool, or pass ids")
+        return checked
     if found.shape != (dataset.vertex_count,):
         raise InvalidError(f"{name} {list(found.shape)}: not a mask of the vertices; use one entry "
                            f"for each of the {dataset.vertex_count} vertices")
@@ -136,8 +140,7 @@ def loader_seeds(dataset: Dataset, seeds: Any, input_nodes: Any
         input_nodes: PyG's name of `seeds`, where None means all vertices; ... if it is not given
 
     Raises:
-        InvalidError: both are given, or a vertex is listed twice. Others: as `seed_ids()` and
-            `Dataset.array()`.
+        InvalidError: both are given. Others: as `seed_ids()` and `Dataset.array()`.
     """
     name = "seeds" if input_nodes is ... else "input_nodes"
     if input_nodes is not ...:
@@ -151,9 +154,4 @@ def loader_seeds(dataset: Dataset, seeds: Any, input_nodes: Any
         ranks = dataset._split_ranks(seeds, name).astype(np.uint64)
         return dataset.array("vertex_of_rank")[ranks].astype(np.int64), ranks
     vertices = seed_ids(dataset, seeds, name)
-    if len(vertices) > 2 and vertices.max() <= 1:   # no valid list: it repeats 0 or 1
-        raise InvalidError(f"{name}: {len(vertices)} entries of only 0 and 1 look like a mask; "
-                           "convert it, with astype(bool) or bool()")
-    if len(np.unique(vertices)) != len(vertices):
-        raise InvalidError(f"{name}: a vertex is listed twice; use np.unique({name})")
     return vertices, dataset.array("rank_of_vertex")[vertices].astype(np.uint64)

@@ -114,8 +114,9 @@ class Loader(Resumable, Generic[BatchT]):
         store: the store with the rows; the loader keeps it. It samples from the neighbour lists of
             the store, if the store was opened with `structure`. Otherwise the data set's graph is
             loaded once per process (8 bytes per vertex, 4 or 8 per edge), except with `fanouts=()`
-        seeds: name of a split (default: "train"), original vertices [n], each at most once, or a
-            mask, bool [vertices]
+        seeds: name of a split (default: "train"), original vertices [n], or a mask, bool
+            [vertices]. A vertex that is listed several times, as by a weighted sampler, has a row
+            and a list of neighbours for each
         fanouts: hop 0 (from the seeds) first; -1: all neighbours; (): no edges (default: as staged)
         input_nodes, num_neighbors: PyG's names of `seeds` and `fanouts`; as in PyG,
             `input_nodes=None` is all vertices

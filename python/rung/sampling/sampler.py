@@ -52,9 +52,10 @@ def sampler_opts(dataset: Dataset, fanouts: Sequence[int] | None, draws: str | N
 class NeighborSampler:
     """Uniform neighbour sampling without replacement (Hamilton et al., 2017).
 
-    Each vertex occurs once per batch. Threads: `sample()` runs in one thread at a time, others
-    wait. A pickled sampler, as for spawned workers, consists of the data set's path and the
-    options: each process loads the graph. With a store, each process opens or attaches to it.
+    Each vertex occurs once per batch, except repeated seeds. Threads: `sample()` runs in one thread
+    at a time, others wait. A pickled sampler, as for spawned workers, consists of the data set's
+    path and the options: each process loads the graph. With a store, each process opens or attaches
+    to it.
 
     Attributes:
         graph: the loaded graph; None: the lists of a store are used
@@ -156,8 +157,9 @@ class NeighborSampler:
         """Sample the batch of some seeds.
 
         Args:
-            seeds: original vertices [n], each at most once: integers, numpy or torch; or a mask,
-                bool [vertices]
+            seeds: original vertices [n]: integers, numpy or torch; or a mask, bool [vertices]. A
+                repeated seed has a row and the same neighbours each time; edges from other
+                vertices lead to its first row
             key: determines every draw, together with the sampler's seed; use a running number
             ranks: seeds are ranks in the relabelled graph. Original vertices need a map, which the
                 first call loads (4 or 8 bytes per vertex)
@@ -168,7 +170,7 @@ class NeighborSampler:
 
         Raises:
             RangeError: a seed is outside the data set, or a list in the file is damaged.
-            InvalidError: `seeds` is empty, or has a vertex twice.
+            InvalidError: `seeds` is empty.
             ReadError: lists of the store could not be read from the file, or the map of vertices.
             ClosedError: the store, or the data set before its map was loaded, has been closed.
             NoMemoryError: host memory is exhausted.

@@ -167,7 +167,9 @@ def test_options(store, folder):
 
 
 @pytest.mark.parametrize("arguments, words", [
-    ({"seeds": "nothing"}, "nothing"), ({"seeds": np.array([4, 4])}, "twice"),
+    ({"seeds": "nothing"}, "nothing"),
+    ({"seeds": np.arange(6000) % 2}, "^seeds: 0 or 1 for each of the 6000 .* mask to bool"),
+    ({"seeds": np.ones(6000, np.uint8)}, "^seeds: 0 or 1 for each"),
     ({"seeds": np.array([1, 6000])}, r"seeds\[1\]=6000: out of range.*vertices 0 to 5999"),
     ({"seeds": [-1]}, r"seeds\[0\]=-1"),
     ({"seeds": "valid"}, "^seeds='valid': unknown split of .*; use one of .*train"),
@@ -224,7 +226,8 @@ class Ranks:
         if torch is None:
             torch = types.SimpleNamespace(Tensor=Ranks, distributed=types.SimpleNamespace())
             monkeypatch.setitem(sys.modules, "torch", torch)
-        for name, function in (("is_available", lambda: True),
+        no_store = types.SimpleNamespace(_get_default_store=lambda: None)   # as with MPI
+        for name, function in (("distributed_c10d", no_store), ("is_available", lambda: True),
                                ("is_initialized", lambda: self.world > 0),
                                ("get_rank", lambda: self.rank),
                                ("get_world_size", lambda: self.world)):
@@ -396,7 +399,7 @@ def test_sampler(folder, made):
         assert (again.sample(rank_of_vertex[seeds], 9, ranks=True).vertices == vertices).all()
         others = again.sample(seeds, 9, ranks=True)
         assert others.vertices[:3].tolist() == vertex_of_rank[seeds].tolist()
-    wrong = [([6000], rung.RangeError), ([3, -1], rung.RangeError), ([1, 1], rung.InvalidError),
+    wrong = [([6000], rung.RangeError), ([3, -1], rung.RangeError),
              ([], rung.InvalidError), ([0.5], rung.InvalidError), ([[1]], rung.InvalidError)]
     for ranks in (False, True):   # the data set is closed already
         for given, error in wrong:

@@ -266,6 +266,33 @@ def test_workers_that_gather(graph, share, method):
         assert torch.equal(store.gather(torch.tensor([3])), rows[[3]])
 
 
+def test_seeds_drawn_with_replacement(graph, store):
+    """PyG's NeighborLoader accepts them, too: each has a row and edges, as seeds have there."""
+    from torch_geometric.loader import ImbalancedSampler
+
+    import rung.pyg
+
+    train, labels = torch.from_numpy(graph["train"]), torch.from_numpy(graph["labels"])
+    torch.manual_seed(0)
+    options = {"input_nodes": train, "batch_size": 100,
+               "sampler": ImbalancedSampler(labels, input_nodes=train)}
+    sampler = rung.pyg.Sampler(rung.Dataset(graph["path"]), [5, 5])
+    loader = NodeLoader((rung.FeatureStore(store), Data(num_nodes=1200)), node_sampler=sampler,
+                        filter_per_worker=False, **options)
+    repeats, rows = 0, torch.from_numpy(graph["rows"])
+    edges = set(map(tuple, graph["edges"].T.tolist()))
+    for batch in loader:
+        assert batch.batch_size == 100 == batch.num_sampled_nodes[0]
+        assert torch.equal(batch.n_id[:100], train[batch.input_id])
+        assert torch.equal(batch.x, rows[batch.n_id])
+        assert set(map(tuple, batch.n_id[batch.edge_index].T.tolist())) <= edges
+        seeds, targets = batch.n_id[:100].tolist(), batch.edge_index[1]
+        counts = torch.bincount(targets, minlength=len(batch.n_id))[:100].tolist()
+        repeats += 100 - len(set(seeds))
+        assert all(count == counts[seeds.index(seed)] for seed, count in zip(seeds, counts))
+    assert repeats > 0
+
+
 def test_a_sampler_refuses_input_it_would_ignore(graph, store):
     """Seeds with a type or a time, links, and negative ids, which numpy counts from the end."""
     from torch_geometric.data import HeteroData

@@ -177,6 +177,46 @@ Test(sampler_cold, batches_equal_those_of_the_graph_in_memory)
 	}
 }
 
+/* Equal lists, of one block and of more blocks than a request has. */
+Test(sampler_cold, repeated_seeds_read_equal_lists)
+{
+	static const uint32_t fanouts[] = { UINT32_MAX, 70, 3000000 };
+	static const uint64_t seeds[] = { 3, 0, 2, 0, 3, 1, 0, 3 };
+	const uint64_t lists[] = { 2200000, 40, 5, 100 };
+	uint64_t indptr[5] = { 0 };
+
+	make_graph(4);
+	free_graph();
+	for (unsigned v = 0; v < 4; v++)
+		indptr[v + 1] = indptr[v] + lists[v];
+	pair.csc = (struct rung_csc){ 4, indptr[4], indptr, malloc(indptr[4] * 4), 4, 0 };
+	for (uint64_t e = 0; e < indptr[4]; e++)
+		rung__id_set((void *)pair.csc.indices, 4, e, e * 7 / 5 % 4);
+	pair.structure.lists.csc = pair.csc;
+	pair.structure.lists.offsets = (struct rung__offsets){ 0 };
+	pair.structure.lists.degree_max = lists[0];
+	for (unsigned i = 0; i < RUNG__ARRAY_LEN(fanouts); i++) {
+		struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
+		struct rung_batch *expected, *batch;
+		struct rung_sampler *in_memory, *tiered;
+
+		opts.fanouts = &fanouts[i];
+		opts.hop_count = 1;
+		in_memory = make_sampler(&pair.csc, &opts, 1);
+		tiered = make_sampler(NULL, &opts, 1);
+		cr_assert_eq(rung_batch_create(&expected), 0);
+		cr_assert_eq(rung_batch_create(&batch), 0);
+		cr_assert_eq(rung_sampler_sample(in_memory, seeds, 8, 1, expected), 0);
+		cr_assert_eq(rung_sampler_sample(tiered, seeds, 8, 1, batch), 0);
+		check_equal(batch, expected, 1);
+		rung_batch_destroy(batch);
+		rung_batch_destroy(expected);
+		rung_sampler_destroy(tiered);
+		rung_sampler_destroy(in_memory);
+	}
+	free((void *)pair.csc.indices);
+}
+
 Test(sampler_cold, an_id_that_is_not_a_vertex_fails_the_batch_only)
 {
 	static const uint32_t fanout = UINT32_MAX;

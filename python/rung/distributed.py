@@ -18,7 +18,7 @@ from .errors import InvalidError
 from .opening import attach
 from .opening import open as open_store
 from .owned import Folder
-from .sampling.division import permutation
+from .sampling.division import shuffling
 from .store import Store
 
 
@@ -99,12 +99,10 @@ def _facts(path: Any, vertex_ids: Any, options: dict[str, Any]) -> dict[str, str
     same for every budget, engine and device.
     """
     dtype = gather_dtype(options.get("dtype"))
-    # ranks whose numpy draws other permutations would train on overlapping shares of the seeds
-    order = digest(permutation(1, 1, 100).astype("<i8"))
     with Dataset(path) as dataset:
         manifest = {f"{name!r} in manifest.json": value
                     for name, value in dataset._contents().items()}
-    return {"version of rung": VERSION, "shuffling by numpy": order,
+    return {"version of rung": VERSION, "shuffling by numpy": shuffling(),
             "vertex_ids": str(bool(vertex_ids)),
             "dtype": "as staged" if dtype is None else dtype.name, **manifest}
 

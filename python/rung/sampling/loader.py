@@ -30,7 +30,7 @@ from ..streams import current_stream
 from .arguments import check_arrays, check_kinds, lazy_arrays, loader_seeds, one_name
 from .batch import Batch, as_kind, block_of, edges_of
 from .division import Division
-from .position import Resumable
+from .position import _FAILED, Resumable
 from .sampler import sampler_opts
 
 if TYPE_CHECKING:
@@ -364,6 +364,7 @@ class Loader(Resumable, Generic[BatchT]):
             epoch = self._epoch = Running(lib.rung_loader_end, of=(self._handle,),
                                           pointer=self._handle.pointer)
         bar = None
+        left: int | None = _FAILED
         try:
             found_pass = self._pass(ranks, world, first)
             self._call(lib.rung_loader_begin, byref(found_pass))
@@ -383,10 +384,14 @@ class Loader(Resumable, Generic[BatchT]):
                                        "loaded; run one at a time, or use another loader")
                 if bar is not None:
                     bar.update()
+            left = None
+        except GeneratorExit as error:
+            left = id(error.__context__)
+            raise
         finally:
             epoch.release()
             if self._epoch is epoch:
-                self._at = None
+                self._end(left)
             if bar is not None and os.getpid() == self._pid:   # a child must not draw it
                 bar.close()
 

@@ -4,6 +4,7 @@ contents of batches."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,15 @@ from ..dataset import digest
 from ..errors import InvalidError
 from ..owned import Running
 from ..sizes import whole_number
-from .division import Division
+from .division import Division, shuffling
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
 _VERSION = 1   # of the law in division.py and of the states
 _BATCH = "batch_size * world_size"
+_ORDER = "shuffling by numpy"
+_FAILED = -1   # the next batch could not be delivered
 
 
 def _check_options(given: Any, own: Mapping[str, Any], world: int) -> None:
@@ -32,6 +35,8 @@ def _check_options(given: Any, own: Mapping[str, Any], world: int) -> None:
         if found == value:
             continue
         cure = "create the loader with the state's value, or begin without a state"
+        if name == _ORDER:
+            cure = "install the numpy that saved it, or begin without a state"
         if name == _BATCH:
             cure = (f"use batch_size={found // world}" if found % world == 0
                     else f"use a number of ranks that divides {found}")
@@ -56,7 +61,9 @@ class Resumable:
         self._division = division
         self._first = 0   # batch with which the next epoch begins
         self._epoch: Running | None = None   # the current epoch of the library's loader
-        self._at: tuple[int, int] | None = None   # number of the current epoch and its next batch
+        # number of the current epoch and its next batch; kept if an exception ended the epoch
+        self._at: tuple[int, int] | None = None
+        self._left: int | None = None   # how the epoch ended early: see _end()
         self._digests: dict[str, str] = {}   # of data set and seeds
 
     def __len__(self) -> int:
@@ -72,17 +79,24 @@ class Resumable:
         epoch = whole_number(epoch, "epoch")
         self._first = self._first if epoch == self.epoch else 0
         self.epoch = epoch
+        if self._left is not None:
+            self._at = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position for `load_state_dict()`, as numbers, text and lists.
 
-        In a loop over the loader, it is the batch after the one that the loop has. After `break` it
-        is the beginning of the next epoch, which the next `for` would begin. All ranks have the
-        same state between the same steps of training: save that of one.
+        In a loop over the loader, it is the batch after the one that the loop has, and still in the
+        `except` or `finally` block of an exception that ended the loop. If the loader could not
+        deliver a batch (ReadError, an interrupt in next()), it is that batch until the next `for`.
+        After `break` it is the beginning of the next epoch, which the next `for` would begin. All
+        ranks have the same state between the same steps of training: save that of one.
         """
         world = self._division.ranks()[1]
-        epoch, batch = self._at or (self.epoch, self._first)
-        if self._at and batch >= self._division.batches(len(self._seeds), world):
+        # break and an exception close the iterator alike, but only the latter is being handled
+        broken = self._left not in (None, _FAILED) and self._left == id(sys.exc_info()[1])
+        at = None if broken else self._at
+        epoch, batch = at or (self.epoch, self._first)
+        if at and batch >= self._division.batches(len(self._seeds), world):
             epoch, batch = epoch + 1, 0
         return {"epoch": epoch, "batch": batch, "options": self._options(world)}
 
@@ -107,14 +121,26 @@ class Resumable:
             raise InvalidError(f"state: batch={batch}: out of range; an epoch has {count} batches")
         if self._epoch is not None:
             self._epoch.release()
-        self._epoch = self._at = None
+        self._epoch = self._at = self._left = None
         self.epoch, self._first = epoch, batch
 
     def _begin(self, first: int) -> tuple[int, int]:
         """Note that the next epoch begins with a batch, and return its number and the batch."""
         self._at = at = self.epoch, first
+        self._left = None
         self.epoch, self._first = self.epoch + 1, 0
         return at
+
+    def _end(self, left: int | None) -> None:
+        """Note that the epoch has ended.
+
+        Args:
+            left: None: after its last batch. _FAILED: by an exception of the loader. Otherwise by
+                the loop: id() of the exception that the program was handling, or of None
+        """
+        self._left = left
+        if left is None:
+            self._at = None
 
     def _options(self, world: int) -> dict[str, Any]:
         """Return the options that decide the contents of global batches."""
@@ -124,4 +150,5 @@ class Resumable:
             self._digests = {"data set": digest(contents.encode()), "seeds": digest(self._seeds)}
         return {"version": _VERSION, **self._digests, _BATCH: division.batch_size * world,
                 "fanouts": list(self._fanouts), "draws": self._draws, "shuffle": division.shuffle,
+                _ORDER: shuffling() if division.shuffle else None,
                 "drop_last": division.drop_last, "seed": division.seed}

@@ -3,6 +3,7 @@
 resumes from one has the batches that would have followed."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -119,6 +120,102 @@ def test_loading_a_state_ends_the_current_epoch(store):
     assert contents(next(iter(loader))) == first
 
 
+class Stop(BaseException):
+    """Raised in the body of a loop, like KeyboardInterrupt."""
+
+
+def wrapped(loader):
+    """As tqdm, a generator between the loader and the loop."""
+    yield from loader
+
+
+@pytest.mark.parametrize("wrap", [iter, enumerate, wrapped])
+def test_an_exception_in_a_loop_keeps_the_position(store, wrap):
+    loader = loaders(store, 1)[0]
+    expected = [contents(batch) for _ in range(2) for batch in loader]
+    loader = loaders(store, 1)[0]
+
+    def run(stop):
+        for count, _ in enumerate(wrap(loader), 1):
+            if count == stop:
+                raise Stop
+
+    try:
+        run(4)
+    except Stop:
+        state = loader.state_dict()
+        try:
+            raise ValueError
+        except ValueError:   # while the first is still being handled
+            assert loader.state_dict() == state
+    assert (state["epoch"], state["batch"]) == (0, 4)
+    again = loaders(store, 1)[0]
+    again.load_state_dict(state)
+    assert [contents(batch) for batch in again] == expected[4:10]
+    try:
+        try:
+            for _ in loader:
+                raise Stop
+        finally:
+            state = loader.state_dict()
+    except Stop:
+        assert loader.state_dict() == state
+        loader.set_epoch(5)   # a choice of the program
+        assert loader.state_dict() == {**state, "epoch": 5, "batch": 0}
+    assert (state["epoch"], state["batch"]) == (1, 1)
+    try:
+        run(10)
+    except Stop:   # in the last batch of epoch 5
+        assert (loader.state_dict()["epoch"], loader.state_dict()["batch"]) == (6, 0)
+
+
+def test_break_begins_the_next_epoch_also_while_an_exception_is_handled(store):
+    loader = loaders(store, 1)[0]
+    try:
+        raise ValueError
+    except ValueError:   # a program that tries again
+        for _ in loader:
+            break
+        assert (loader.state_dict()["epoch"], loader.state_dict()["batch"]) == (1, 0)
+    for _ in loader:
+        break
+    assert (loader.state_dict()["epoch"], loader.state_dict()["batch"]) == (2, 0)
+
+
+def test_a_batch_that_cannot_be_read_is_the_position(tmp_path):
+    rng = np.random.default_rng(5)
+    rows = rng.standard_normal((4000, 256)).astype(np.float32)   # more than is read ahead
+    rung.stage(tmp_path / "g", features=rows, splits={"train": rng.permutation(4000)},
+               batch_size=50, score="degree", graph=np.zeros((2, 1), np.int64))
+    with rung.open(tmp_path / "g", host="20%") as store:
+        def new():
+            return rung.Loader(store, arrays="numpy", warm_up=False, fanouts=())
+
+        expected = [batch.seeds.tolist() for batch in new()]
+        loader, seen = new(), []
+        file = tmp_path / "g" / "features.000.npy"
+        kept = file.read_bytes()
+        with pytest.raises(rung.ReadError):
+            for batch in loader:
+                seen.append(batch.seeds.tolist())
+                os.truncate(file, 1000)
+        state = loader.state_dict()   # no exception is being handled here
+        assert (state["epoch"], state["batch"]) == (0, len(seen))
+        with open(file, "r+b") as out:
+            out.write(kept)
+        again = new()
+        again.load_state_dict(state)
+        assert seen + [batch.seeds.tolist() for batch in again] == expected
+        assert next(iter(loader)).seeds.tolist() != expected[0]   # the next epoch
+        assert loader.state_dict()["epoch"] == 2
+        loader = new()
+        os.truncate(file, 1000)
+        with pytest.raises(rung.ReadError):
+            list(loader)
+        loader.set_epoch(0)
+        assert (loader.state_dict()["epoch"], loader.state_dict()["batch"]) == (0, 0)
+
+
 @pytest.mark.parametrize("before, after", [(4, 2), (2, 4), (4, 1), (1, 4)])
 def test_a_state_for_another_number_of_ranks(store, before, after):
     """As after an elastic restart: the same global batches follow."""
@@ -178,6 +275,18 @@ def test_states_that_no_loader_has_returned(store):
     three = rung.Loader(store, rank=0, world_size=3, arrays="numpy")
     with pytest.raises(rung.InvalidError, match="a number of ranks that divides 100"):
         three.load_state_dict(state)
+
+
+def test_a_state_of_another_numpy_is_refused(store):
+    """Its epochs have another order: seeds of the rest would be trained twice, or not at all."""
+    loader = loaders(store, 1)[0]
+    state = loader.state_dict()
+    state["options"]["shuffling by numpy"] = "0123456789abcdef"
+    with pytest.raises(rung.InvalidError, match="^state: shuffling by numpy is 0123456789abcdef, "
+                       "of this loader [0-9a-f]{16}; install the numpy that saved it, or begin"):
+        loader.load_state_dict(state)
+    in_order = loaders(store, 1, shuffle=False)[0]
+    assert in_order.state_dict()["options"]["shuffling by numpy"] is None
 
 
 def test_copies_of_a_data_set_have_the_same_contents(store, path, tmp_path):

@@ -36,6 +36,21 @@ def _base() -> Any:
                        "'rung[lightning]'")
 
 
+class _Training(Loader[Any]):
+    """A loader whose epochs end where Lightning ends them, as by limit_train_batches.
+
+    Lightning also saves the state of the loader itself.
+    """
+
+    trainer: Any = None
+
+    def state_dict(self) -> dict[str, Any]:
+        state, trainer = super().state_dict(), self.trainer
+        if state["batch"] and trainer and trainer.is_last_batch and not trainer.interrupted:
+            state.update(epoch=state["epoch"] + 1, batch=0)
+        return state
+
+
 class _Repeated(Loader[Any]):
     """A loader for evaluation: every pass has the draws of the first, also after a restart."""
 
@@ -112,13 +127,14 @@ class DataModule(_Base):   # type: ignore[misc]
             options = dict(self._options)
             if name != "train":
                 options.update(shuffle=False, drop_last=False)
-            create: Any = Loader if name == "train" else _Repeated
+            create: Any = _Training if name == "train" else _Repeated
             self._loaders[name] = create(self.store, self._seeds[name], **options)
         return self._loaders[name]
 
     def train_dataloader(self) -> Loader[Any]:
         """Return the training loader, at the position of the loaded checkpoint if there is one."""
         loader = self._loader("train")
+        loader.trainer = self.trainer   # type: ignore[attr-defined]
         if self._state is not None:
             loader.load_state_dict(self._state)
             self._state = None

@@ -132,6 +132,69 @@ def test_batches_with_types(tmp_path):
     assert resumed.losses == whole.losses[14:]
 
 
+def seen_batches(folder, data, saved=None, **options):
+    """Train, and return (epoch of Lightning, first seeds) of each step."""
+    class Seen(Model):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def training_step(self, batch, _):
+            self.seen.append((self.current_epoch, batch.seeds.tolist()))
+            return super().training_step(batch, _)
+
+    save = lightning.callbacks.ModelCheckpoint(folder, filename="{step}", save_top_k=-1,
+                                               every_n_train_steps=1)
+    trainer = lightning.Trainer(**{"max_epochs": EPOCHS, "callbacks": [save], "logger": False,
+                                   "accelerator": "cpu", "enable_progress_bar": False,
+                                   "enable_model_summary": False, **options})
+    model = Seen()
+    try:
+        trainer.fit(model, data, ckpt_path=saved)
+    except rung.ReadError:
+        pass
+    return model.seen
+
+
+def test_an_epoch_that_lightning_ends_early_is_not_continued(path, tmp_path):
+    """In each step, also the last one of an epoch: the loader's epochs remain Lightning's."""
+    options = {"limit_train_batches": 4, "limit_val_batches": 0}
+    whole = seen_batches(tmp_path / "whole", module(path), **options)
+    assert [epoch for epoch, _ in whole] == [0] * 4 + [1] * 4 + [2] * 4
+    assert len({tuple(seeds) for _, seeds in whole}) == 12
+    for step in (3, 4, 5, 8):
+        resumed = seen_batches(tmp_path / "again", module(path),
+                               tmp_path / "whole" / f"step={step}.ckpt", **options)
+        assert resumed == whole[step:], step
+
+
+def test_a_checkpoint_after_a_failed_read(path, tmp_path):
+    """OnExceptionCheckpoint saves the batch that could not be read; no batch is left out."""
+    options = {"store": {"host": "20%"}, "look_ahead": 1, "gathers": 1, "val": None,
+               "batch_size": 10, "warm_up": False}
+    whole = seen_batches(tmp_path / "whole", module(path, **options))
+    file = path / "features.000.npy"
+    kept = file.read_bytes()
+
+    class Damage(lightning.Callback):
+        def on_train_batch_end(self, trainer, *_):
+            if trainer.global_step == 3:
+                os.truncate(file, 1000)
+
+    def exceptions(folder):
+        return lightning.callbacks.OnExceptionCheckpoint(folder, filename="failed")
+
+    try:
+        seen = seen_batches(None, module(path, **options),
+                            callbacks=[Damage(), exceptions(tmp_path)])
+    finally:
+        with open(file, "r+b") as out:
+            out.write(kept)
+    assert 3 <= len(seen) < len(whole) // EPOCHS and seen == whole[: len(seen)]
+    resumed = seen_batches(tmp_path / "again", module(path, **options), tmp_path / "failed.ckpt")
+    assert resumed == whole[len(seen):]
+
+
 def test_a_checkpoint_of_other_options_is_refused(path, tmp_path):
     train(module(path), tmp_path, 3, every_n_train_steps=3)
     with pytest.raises(rung.InvalidError, match="state: seed is 5, of this loader 6"):

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +18,7 @@ from .opening import attach
 from .opening import open as open_store
 from .owned import Folder
 from .sampling.division import shuffling
+from .sampling.ranks import compare
 from .store import Store
 
 
@@ -40,10 +40,6 @@ _LAUNCHERS = (
     _Launcher("SLURM_LOCALID", ("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_NODEID")),
 )
 _SOCKET_MAX = 107   # sun_path without its end
-_HOSTS_MAX = 4   # named in a message
-_CURES = {"version of rung": "install the same on all machines",
-          "shuffling by numpy": "install the same numpy on all machines",
-          "vertex_ids": "pass the same to all ranks", "dtype": "pass the same to all ranks"}
 
 
 def _local_rank() -> int:
@@ -105,31 +101,6 @@ def _facts(path: Any, vertex_ids: Any, options: dict[str, Any]) -> dict[str, str
     return {"version of rung": VERSION, "shuffling by numpy": shuffling(),
             "vertex_ids": str(bool(vertex_ids)),
             "dtype": "as staged" if dtype is None else dtype.name, **manifest}
-
-
-def _compare(found: Sequence[tuple[str, dict[str, str]]]) -> None:
-    """Raise InvalidError if the facts of the ranks differ, the same on all ranks.
-
-    Args:
-        found: host and facts of each rank; facts are empty on ranks that do not check
-    """
-    checked = [(rank, host, facts) for rank, (host, facts) in enumerate(found) if facts]
-    for name in dict.fromkeys(name for _, _, facts in checked for name in facts):
-        values = [facts.get(name, "missing") for _, _, facts in checked]
-        most = max(values, key=values.count)   # the first of those that occur most often
-        if values.count(most) == len(values):
-            continue
-        others: dict[str, str] = {}   # by host
-        for (rank, host, _), value in zip(checked, values):
-            if value != most:
-                others.setdefault(host, f"{value} on {host} (rank {rank})")
-        shown = list(others.values())[:_HOSTS_MAX]
-        if len(others) > len(shown):
-            shown.append(f"others on {len(others) - len(shown)} more hosts")
-        rank, host, _ = checked[values.index(most)]
-        cure = _CURES.get(name, "copy the data set of one machine to the others")
-        raise InvalidError(f"{name}: {', '.join(shown)}, but {most} on {host} (rank {rank}); "
-                           f"{cure}")
 
 
 def _open_or_attach(path: Any, share: Any, vertex_ids: bool, options: dict[str, Any]) -> Store:
@@ -204,5 +175,5 @@ def open(path: str | os.PathLike[str], *, share: str | os.PathLike[str] | None =
         facts = _facts(path, vertex_ids, options) if check else {}
     except Exception as found:   # pylint: disable=broad-exception-caught
         error = found   # all ranks raise
-    _compare(_exchange(error, (os.uname().nodename, facts)))
+    compare(_exchange(error, (os.uname().nodename, facts)))
     return _open_or_attach(path, share, vertex_ids, options)

@@ -40,6 +40,7 @@ class Division:
 
     Attributes:
         seed, batch_size, shuffle, drop_last: as in `Loader`; batch_size is set later
+        of_group: whether the number of ranks is that of torch.distributed, if it is initialised
 
     Args:
         rank, world_size: as in `Loader`
@@ -54,6 +55,7 @@ class Division:
         self._rank = None if rank is None else whole_number(rank, "rank", _RANK_MAX)
         self._world = (None if world_size is None
                        else whole_number(world_size, "world_size", _RANK_MAX))
+        self.of_group: bool = self._world is None
         if self._rank is None and self._world not in (None, 1):
             raise InvalidError(f"world_size={world_size}: rank is missing; pass both, or neither")
 

@@ -141,8 +141,10 @@ class Loader(Resumable, Generic[BatchT]):
             largest possible batch. If some neighbour lists are in the file, the CPU samples, and
             a warning has the reason
         rank, world_size: data-parallel rank and number of ranks (default: those of
-            torch.distributed, read when an epoch begins; without it, one rank). Batch k of all
-            ranks together is global batch k, whose seeds and draws depend on `seed`, k and
+            torch.distributed, read when an epoch begins; without it, one rank). All ranks then
+            pass the same seeds, and compare them in the first epoch; seeds that the ranks have
+            divided, or a rank that iterates alone, need rank=0, world_size=1. Batch k of all ranks
+            together is global batch k, whose seeds and draws depend on `seed`, k and
             `batch_size * world_size` alone. Each rank gets an equal share of an epoch's seeds. The
             few remaining seeds are left out; with `shuffle`, different ones in each epoch
         look_ahead: batches that are sampled and announced ahead; 0: 16
@@ -353,6 +355,7 @@ class Loader(Resumable, Generic[BatchT]):
     def __iter__(self) -> Iterator[BatchT]:
         self._check_pid()
         rank, world = self._division.ranks()
+        self._agree(world)
         order = self._order(rank, world)
         ranks = self._seed_ranks[order]
         count = self._division.batches(len(self._seeds), world)

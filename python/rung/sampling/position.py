@@ -15,6 +15,7 @@ from ..errors import InvalidError
 from ..owned import Running
 from ..sizes import whole_number
 from .division import Division, shuffling
+from .ranks import agree
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -64,6 +65,7 @@ class Resumable:
         # number of the current epoch and its next batch; kept if an exception ended the epoch
         self._at: tuple[int, int] | None = None
         self._left: int | None = None   # how the epoch ended early: see _end()
+        self._agreed = 1   # number of ranks that were compared
         self._digests: dict[str, str] = {}   # of data set and seeds
 
     def __len__(self) -> int:
@@ -141,6 +143,19 @@ class Resumable:
         self._left = left
         if left is None:
             self._at = None
+
+    def _agree(self, world: int) -> None:
+        """Compare what divides the seeds with the other ranks of the process group, once.
+
+        Ranks that have divided the seeds themselves would train on a part of them without an error.
+        """
+        if not self._division.of_group or world == self._agreed:
+            return
+        facts = self._options(world)
+        facts["seeds"] = f"{len(self._seeds)} ({facts['seeds'][:8]})"
+        agree({name: str(facts[name]) for name in ("seeds", "seed", "shuffle", _ORDER, _BATCH,
+                                                   "drop_last")})
+        self._agreed = world
 
     def _options(self, world: int) -> dict[str, Any]:
         """Return the options that decide the contents of global batches."""

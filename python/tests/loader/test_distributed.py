@@ -120,6 +120,135 @@ for case, (nodes, different) in enumerate(cases):
 """
 
 
+# Two ranks for each case, forked as above. Each prints a line of JSON.
+PAIRS = """
+import json, os, sys
+import numpy as np
+import torch, torch.distributed as dist
+import rung, rung.sampling.ranks
+
+def seen(loader, epochs=1):
+    return [seed for _ in range(epochs) for batch in loader for seed in batch.seeds.tolist()]
+
+def refused(call):
+    try:
+        call()
+    except rung.InvalidError as error:
+        return str(error)
+
+def whole(store, rank, ids):   # the first cure
+    return seen(rung.Loader(store, ids, arrays="torch"))
+
+def alone(store, rank, ids):   # the second
+    return seen(rung.Loader(store, np.array_split(ids, 2)[rank], rank=0, world_size=1,
+                            arrays="torch"))
+
+def chunks(store, rank, ids):
+    loader = rung.Loader(store, np.array_split(ids, 2)[rank], arrays="torch")
+    errors = [refused(lambda: seen(loader)) for _ in range(2)]   # it remains an error
+    return errors, whole(store, rank, ids), alone(store, rank, ids)
+
+def options(store, rank, ids):
+    changes = ({"seed": rank}, {"shuffle": bool(rank)}, {"batch_size": 10 + rank},
+               {"drop_last": bool(rank)}, {"fanouts": (2 + rank,)})
+    return [refused(lambda: seen(rung.Loader(store, ids, arrays="torch", **{"fanouts": (),
+                                                                            **change})))
+            for change in changes]
+
+def one_iterates(store, rank, ids):
+    rung.sampling.ranks._WAIT_S = 0.3   # not the result depends on it: the other never iterates
+    if rank == 1:
+        return None
+    error = refused(lambda: seen(rung.Loader(store, ids, arrays="torch")))
+    return error, seen(rung.Loader(store, ids, rank=0, world_size=1, arrays="torch"))
+
+def host_ends(store, rank, ids):
+    if rank == 0:
+        os._exit(0)   # with the store of the group
+    return refused(lambda: seen(rung.Loader(store, ids, arrays="torch")))
+
+def epochs(store, rank, ids):
+    loader = rung.Loader(store, ids, arrays="torch")
+    return seen(loader, 2) + seen(loader) + whole(store, rank, ids)
+
+def of_rank(case, path, rank):
+    meeting = f"tcp://127.0.0.1:{sys.argv[3]}" if case == "host_ends" else (
+        f"file://{os.getcwd()}/{case}")
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+    with rung.Dataset(path) as dataset:
+        ids = dataset.split("train")[:-1]
+    with rung.open(path, host="30%") as store:
+        found = globals()[case](store, rank, ids)
+    os.write(1, (json.dumps([rank, found]) + "\\n").encode())
+    if case != "host_ends":
+        dist.barrier()
+    os._exit(0)
+
+torch.set_num_threads(1)
+children = []
+for rank in range(2):
+    children.append(os.fork())
+    if children[-1] == 0:
+        of_rank(sys.argv[2], sys.argv[1], rank)
+assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+"""
+
+
+def run_pair(folder, tmp_path, case):
+    """Run two ranks. @return what each has found"""
+    package = os.path.dirname(os.path.dirname(rung.__file__))
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", PAIRS, folder / "g", case,
+                           str(free_port())],
+                          capture_output=True, text=True, timeout=240, cwd=tmp_path, check=False,
+                          env={**os.environ, "PYTHONPATH": package})
+    assert done.returncode == 0, done.stderr
+    return [found for _, found in sorted(map(json.loads, done.stdout.splitlines()))]
+
+
+def test_ranks_that_have_divided_the_seeds_are_refused(folder, tmp_path):
+    """They would train on a half of them. Each cure in the message trains on all."""
+    found = run_pair(folder, tmp_path, "chunks")
+    host = os.uname().nodename
+    for errors, whole, alone in found:
+        for error in errors:
+            assert re.fullmatch(
+                f"seeds: 199 \\([0-9a-f]{{8}}\\) on {host} \\(rank 1\\), but 200 "
+                f"\\([0-9a-f]{{8}}\\) on {host} \\(rank 0\\); pass all to each rank, or "
+                "rank=0, world_size=1 with a part", error), error
+        assert len(whole) == 199 and len(alone) in (199, 200)
+    assert len({seed for _, whole, _ in found for seed in whole}) == 398   # of 399: equal shares
+    assert len({seed for _, _, alone in found for seed in alone}) == 399
+
+
+def test_ranks_must_agree_on_what_divides_the_seeds(folder, tmp_path):
+    for errors in run_pair(folder, tmp_path, "options"):
+        names = [error and error.partition(":")[0] for error in errors]
+        assert names == ["seed", "shuffle", "batch_size * world_size", "drop_last", None]
+        assert all(error.endswith("; pass the same to all ranks") for error in errors[:4])
+
+
+def test_a_rank_that_iterates_alone_is_refused(folder, tmp_path):
+    """The other never iterates, and nothing hangs."""
+    (error, alone), other = run_pair(folder, tmp_path, "one_iterates")
+    assert other is None and len(set(alone)) == 399
+    assert error == ("loader: no epoch on rank 1 in 0 s; use rank=0, world_size=1 on one rank, or "
+                     "a barrier() first")
+
+
+def test_a_rank_whose_group_has_ended_is_refused(folder, tmp_path):
+    assert run_pair(folder, tmp_path, "host_ends") == [
+        "loader: the process group's store has ended, with other ranks; use rank=0, world_size=1 "
+        "on one rank"]
+
+
+def test_ranks_that_agree_are_compared_once_per_loader(folder, tmp_path):
+    found = run_pair(folder, tmp_path, "epochs")
+    assert [len(seen) for seen in found] == [199 * 4] * 2
+    for epoch in range(4):
+        parts = [seen[199 * epoch : 199 * (epoch + 1)] for seen in found]
+        assert len(set(parts[0]) | set(parts[1])) == 398
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("ranks")
@@ -134,10 +263,14 @@ def folder(tmp_path_factory):
     return path
 
 
-def run_ranks(script, *arguments, ranks=2, **variables):
+def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+        return free.getsockname()[1]
+
+
+def run_ranks(script, *arguments, ranks=2, **variables):
+    port = free_port()
     package = os.path.dirname(os.path.dirname(rung.__file__))
     started = [subprocess.Popen([sys.executable, "-W", "ignore", "-c", script,
                                  *map(str, arguments)], stdout=subprocess.PIPE,
@@ -293,18 +426,18 @@ def test_the_socket_has_a_short_path(launched, monkeypatch, tmp_path):
 
 
 def test_the_message_about_many_machines():
-    from rung.distributed import _compare
+    from rung.sampling.ranks import compare
 
     ranks = [(f"node{rank // 2}", {"dtype": "f32"}) for rank in range(20)]
-    _compare(ranks)
+    compare(ranks)
     for rank in range(4, 16):
         ranks[rank] = ranks[rank][0], {"dtype": "f16"}
     ranks[19] = "node9", {}   # check=False
     with pytest.raises(rung.InvalidError) as error:
-        _compare(ranks)
+        compare(ranks)
     assert str(error.value) == (
         "dtype: f32 on node0 (rank 0), f32 on node1 (rank 2), f32 on node8 (rank 16), f32 on node9 "
         "(rank 18), but f16 on node2 (rank 4); pass the same to all ranks")
     ranks[4:7] = [(f"far{rank}", {"dtype": "f64"}) for rank in range(3)]
     with pytest.raises(rung.InvalidError, match=r"\(rank 5\), others on 3 more hosts, but f16 on"):
-        _compare(ranks)
+        compare(ranks)

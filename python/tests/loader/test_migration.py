@@ -162,3 +162,22 @@ def test_both_scripts_train(tmp_path):
     if typing.WITH_PYG_LIB or typing.WITH_TORCH_SPARSE:   # PyG's loader needs one of them
         with_pyg = run("before.py", tmp_path / "data.pt")
         assert abs(with_pyg[-1] - with_rung[-1]) < 0.1
+
+
+def test_a_script_that_spawns_its_ranks(tmp_path):
+    pytest.importorskip("torch")
+    numbers = np.random.default_rng(3)
+    labels = numbers.integers(0, CLASSES, 1500)
+    rows = (numbers.standard_normal((1500, 32)) + 2 * np.eye(CLASSES, 32)[labels])
+    order = numbers.permutation(1500)
+    rung.stage(tmp_path / "g", graph=numbers.integers(0, 1500, (2, 6000)), labels=labels,
+               features=rows.astype(np.float32), splits={"train": order[:601], "test": order[601:]})
+    package = os.path.dirname(os.path.dirname(rung.__file__))
+    done = subprocess.run([sys.executable, "-W", "ignore", os.path.join(MIGRATION, "spawn.py"),
+                           tmp_path / "g"], capture_output=True, text=True, check=False,
+                          timeout=300, env={**os.environ, "PYTHONPATH": package,
+                                            "OMP_NUM_THREADS": "1", "TMPDIR": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    assert re.findall(r"epoch \d: (\d+) seeds on 2", done.stdout) == ["600"] * 3
+    accuracy, count = re.search(r"test (\d\.\d+) of (\d+)", done.stdout).groups()
+    assert float(accuracy) > 0.7 and int(count) == 899

@@ -89,7 +89,7 @@ def test_tables_are_those_of_the_source(staged):
                 store["paper", "writes", "author"]
 
 
-def check_batch(batch, data, counts=True):
+def check_batch(batch, data, counts=True, repeats=False):
     """Rows belong to vertices, edges are edges of the source, and edge rows those of the edges."""
     for kind in ("paper", "author"):
         assert torch.equal(batch[kind].x, data[kind].x[batch[kind].n_id])
@@ -104,7 +104,7 @@ def check_batch(batch, data, counts=True):
             assert torch.equal(got, data[relation].edge_index[:, batch[relation].e_id])
             assert torch.equal(batch[relation].edge_attr,
                                data[relation].edge_attr[batch[relation].e_id])
-            assert len(batch[relation].e_id.unique()) == len(batch[relation].e_id)
+            assert repeats or len(batch[relation].e_id.unique()) == len(batch[relation].e_id)
         if counts:
             assert sum(batch[relation].num_sampled_edges) == got.shape[1]
     for kind in ("paper", "author", "venue") if counts else ():
@@ -174,6 +174,26 @@ def test_typed_batches_have_the_same_content(staged):
             assert torch.equal(batch.labels, other["paper"].y[: batch.seed_count])
             assert "TypedBatch" in repr(batch)
         del batch, other, loader, pyg
+
+
+def test_repeated_seeds_have_rows_and_edges_each(staged):
+    """More of them than there are papers, too."""
+    data, path = staged
+    few, many = torch.tensor([7, 9, 7, 7, 250, 9]), torch.arange(3 * PAPERS) % PAPERS
+    with rung.open(path, host="max") as store:
+        features, graph = rung.FeatureStore(store), rung.GraphStore(store)
+        for seeds in (few, many):
+            options = {"input_nodes": ("paper", seeds), "batch_size": len(seeds)}
+            loader = rung.Loader(store, form="pyg", shuffle=False, **options)
+            node_loader = NodeLoader((features, graph), transform=features.with_edge_rows,
+                                     node_sampler=rung.pyg.Sampler(store, [4, 3]), **options)
+            for batch in (next(iter(loader)), next(iter(node_loader))):
+                check_batch(batch, data, repeats=True)
+                assert torch.equal(batch["paper"].n_id[: len(seeds)], seeds)
+                counts = torch.bincount(batch[CITES].edge_index[1])[: len(seeds)].tolist()
+                first = {seed: at for at, seed in reversed(list(enumerate(seeds.tolist())))}
+                assert counts == [counts[first[seed]] for seed in seeds.tolist()[: len(counts)]]
+            del loader, node_loader, batch
 
 
 def test_a_state_continues_inside_an_epoch(staged):

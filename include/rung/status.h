@@ -191,6 +191,24 @@ RUNG_API void rung_free(void *ptr);
 typedef int (*rung_progress_fn)(void *ctx, const char *step, unsigned long long done,
                                 unsigned long long total);
 
+/**
+ * Make the long calls of this thread cancelable, also those without an option for progress:
+ * rung_gather(), rung_request_wait(), and the functions that open stores and structures, plan, load
+ * arrays and graphs, or sample.
+ *
+ * @param canceled  called after at most 2^20 rows or 64 MiB of work, and every 50 ms of a wait,
+ *                  with the bytes of work so far as `done` and a `total` of 0. A nonzero result
+ *                  ends the call, which returns RUNG_E_CANCELED. NULL: calls run to their end
+ * @param ctx       passed to `canceled`
+ *
+ * It applies until the next call of this function on the thread, and to no other thread. After
+ * RUNG_E_CANCELED, memory for results may be partly written; a request stays in flight if
+ * rung_request_wait() was canceled.
+ *
+ * Threads: any.
+ */
+RUNG_API void rung_interrupt_set(rung_progress_fn canceled, void *ctx);
+
 #ifdef __cplusplus
 }
 #endif

@@ -53,6 +53,26 @@ int rung__fail_errno(int err, const char *format, ...) __attribute__((format(pri
 /** Set this thread's last error to `text`, such as the error of a request. Returns `status`. */
 int rung__fail_text(int status, const char *text);
 
+/** Work of a loop after which it is interruptible, see rung_interrupt_set(). A row, an id or an
+ * edge counts as RUNG__WORK_ROW bytes, so that this is also 2^20 of them. */
+#define RUNG__WORK_BYTES (UINT64_C(64) << 20)
+#define RUNG__WORK_ROW   64u
+
+/** Count work of the calling thread, in bytes. @param step  for the message, such as "forecast"
+ * @return 0, or RUNG_E_CANCELED if the caller wants the call to end */
+int rung__worked(const char *step, uint64_t bytes);
+
+/** The same for a wait, without work: the caller's function is called now. */
+int rung__interrupt_poll(const char *step);
+
+/** Whether calls of this thread can be canceled that way. */
+bool rung__interruptible(void);
+
+/** Find the first of `count` ids that is not below `limit`; *at_out is `count` if all are.
+ * @return 0, RUNG_E_CANCELED */
+int rung__ids_stray(const char *step, const void *ids, unsigned id_bytes, uint64_t count,
+                    uint64_t limit, uint64_t *at_out);
+
 /**
  * The first failure of several threads. The last error is private to its thread, so its text is
  * copied here for the thread that reports it. A zeroed struct has no failure. rung__failure_keep()

@@ -135,19 +135,22 @@ static int find(const struct rung_dataset *ds, const char *name,
 static int check_ids(const struct rung_dataset *ds, const struct rung__manifest_file *file,
                      const void *ids)
 {
+	uint64_t at;
+	int rc;
+
 	if (!holds_ids(file->name))
 		return 0;
-	for (uint64_t i = 0; i < file->array.row_count; i++) {
-		uint64_t id = rung__id_get(ids, ds->manifest->index_bytes, i);
-
-		if (id >= ds->manifest->vertex_count)
-			return rung__fail(RUNG_E_RANGE,
-			                  "%s/%s: entry %" PRIu64 " is %" PRIu64
-			                  ", not below the vertex count %" PRIu64 "; "
-			                  "run rung verify, and stage the dataset again",
-			                  ds->dir, file->name, i, id, ds->manifest->vertex_count);
-	}
-	return 0;
+	rc = rung__ids_stray(file->name, ids, ds->manifest->index_bytes, file->array.row_count,
+	                     ds->manifest->vertex_count, &at);
+	if (rc == 0 && at < file->array.row_count)
+		rc = rung__fail(RUNG_E_RANGE,
+		                "%s/%s: entry %" PRIu64 " is %" PRIu64
+		                ", not below the vertex count %" PRIu64
+		                "; run rung verify, and stage the dataset again",
+		                ds->dir, file->name, at,
+		                rung__id_get(ids, ds->manifest->index_bytes, at),
+		                ds->manifest->vertex_count);
+	return rc;
 }
 
 int rung_dataset_load_array(const struct rung_dataset *ds, const char *name,

@@ -70,6 +70,8 @@ int rung__direct_read(const struct rung__direct *file, void *to, uint64_t bytes,
 		if (got == 0)
 			break;
 		done += (uint64_t)got;
+		if (rung__worked(file->name, (uint64_t)got) < 0)
+			return RUNG_E_CANCELED;
 	}
 	if (done < bytes) {
 		drop_direct(file->fd);

@@ -10,8 +10,9 @@
 #include "file/file.h"
 #include "file/mount.h"
 
-#define CALL_BYTES_MAX (1u << 30) /* Linux transfers at most 2 GiB - 4 KiB per call */
-#define RESERVE_TRIES  64         /* bounded: a periodic timer could interrupt every attempt */
+/* Linux transfers at most 2 GiB - 4 KiB per call */
+#define CALL_BYTES_MAX RUNG__WORK_BYTES
+#define RESERVE_TRIES  64 /* bounded: a periodic timer could interrupt every attempt */
 
 static int read_failed(int fd, const char *path, uint64_t bytes, uint64_t offset)
 {
@@ -49,6 +50,8 @@ int rung__pread_all(int fd, const char *path, void *buf, uint64_t bytes, uint64_
 		to += got;
 		offset += (uint64_t)got;
 		bytes -= (uint64_t)got;
+		if (rung__worked(path, (uint64_t)got) < 0)
+			return RUNG_E_CANCELED;
 	}
 	return 0;
 }

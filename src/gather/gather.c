@@ -225,8 +225,8 @@ static int gather_decoded(const struct rung__gather *g, const struct rung_ids *i
 	return rc;
 }
 
-int rung__gather_run(const struct rung__gather *g, const struct rung_ids *ids,
-                     struct rung__misses *misses)
+static int gather_part(const struct rung__gather *g, const struct rung_ids *ids,
+                       struct rung__misses *misses)
 {
 	if (g->form)
 		return gather_decoded(g, ids, misses);
@@ -242,4 +242,36 @@ int rung__gather_run(const struct rung__gather *g, const struct rung_ids *ids,
 	}
 #endif
 	return gather_ids(g, ids, PLAIN, AHEAD, misses);
+}
+
+int rung__gather_run(const struct rung__gather *gather, const struct rung_ids *ids,
+                     struct rung__misses *misses)
+{
+	const uint64_t piece =
+		RUNG__MAX(RUNG__WORK_BYTES / RUNG__MAX(gather->row_bytes, RUNG__WORK_ROW), 1u);
+	struct rung__misses found = *misses;
+	struct rung__gather g = *gather;
+	struct rung_ids part = *ids;
+	int rc;
+
+	if (ids->count <= piece || !rung__interruptible())
+		return gather_part(gather, ids, misses);
+	misses->count = 0;
+	for (uint64_t first = 0; first < ids->count; first += piece) {
+		found.ranks = misses->ranks + misses->count;
+		found.rows = misses->rows + misses->count;
+		g.out = gather->out + first * gather->out_stride;
+		g.index_first = gather->index_first + first;
+		part.data = (const char *)ids->data + first * rung_dtype_bytes(ids->dtype);
+		part.count = RUNG__MIN(piece, ids->count - first);
+		rc = gather_part(&g, &part, &found);
+		for (uint64_t i = 0; i < found.count && rc == 0; i++)
+			found.rows[i] += (uint32_t)first;
+		if (rc == 0)
+			rc = rung__worked("gather", RUNG__WORK_BYTES);
+		if (rc < 0)
+			return rc;
+		misses->count += found.count;
+	}
+	return 0;
 }

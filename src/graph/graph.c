@@ -35,36 +35,29 @@ uint64_t rung__offsets_of_counts(uint64_t *counts, uint64_t count)
 }
 
 /* The first i with indptr[i] > indptr[i + 1]; vertex_count if indptr never decreases. */
-static uint64_t first_descent(const struct rung_csc *csc)
+static int first_descent(const struct rung_csc *csc, uint64_t *at_out)
 {
-	uint64_t first = csc->vertex_count;
+	uint64_t found = csc->vertex_count;
+	int rc = 0;
 
-#pragma omp parallel for num_threads(rung__threads(0)) reduction(min : first) schedule(static)
-	for (uint64_t i = 0; i < csc->vertex_count; i++) {
-		if (csc->indptr[i] > csc->indptr[i + 1] && i < first)
-			first = i;
+	for (uint64_t at = 0, end; at < found && rc == 0; at = end) {
+		end = RUNG__MIN(at + RUNG__WORK_BYTES / sizeof(*csc->indptr), csc->vertex_count);
+#pragma omp parallel for num_threads(rung__threads(0)) reduction(min : found) schedule(static)
+		for (uint64_t i = at; i < end; i++) {
+			if (csc->indptr[i] > csc->indptr[i + 1] && i < found)
+				found = i;
+		}
+		if (found == csc->vertex_count)
+			rc = rung__worked("graph", (end - at) * sizeof(*csc->indptr));
 	}
-	return first;
-}
-
-/* The first edge whose source is out of range; edge_count if all are in range. */
-static uint64_t first_stray(const struct rung_csc *csc)
-{
-	const uint64_t limit = rung__csc_sources(csc);
-	const unsigned index_bytes = csc->index_bytes;
-	uint64_t first = csc->edge_count;
-
-#pragma omp parallel for num_threads(rung__threads(0)) reduction(min : first) schedule(static)
-	for (uint64_t e = 0; e < csc->edge_count; e++) {
-		if (rung__id_get(csc->indices, index_bytes, e) >= limit && e < first)
-			first = e;
-	}
-	return first;
+	*at_out = found;
+	return rc;
 }
 
 int rung_csc_check(const struct rung_csc *csc)
 {
 	uint64_t at;
+	int rc;
 
 	if (csc->index_bytes != 4 && csc->index_bytes != 8)
 		return rung__fail(RUNG_E_INVAL,
@@ -73,27 +66,29 @@ int rung_csc_check(const struct rung_csc *csc)
 	if (csc->indptr[0] != 0)
 		return rung__fail(RUNG_E_FORMAT, "graph: indptr[0] is %" PRIu64 "; it must be 0",
 		                  csc->indptr[0]);
-	at = first_descent(csc);
-	if (at < csc->vertex_count)
+	rc = first_descent(csc, &at);
+	if (rc == 0 && at < csc->vertex_count)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "graph: indptr[%" PRIu64 "] is %" PRIu64 " and indptr[%" PRIu64
 		                  "] is %" PRIu64 "; it must never decrease",
 		                  at, csc->indptr[at], at + 1, csc->indptr[at + 1]);
-	if (csc->indptr[csc->vertex_count] != csc->edge_count)
+	if (rc == 0 && csc->indptr[csc->vertex_count] != csc->edge_count)
 		return rung__fail(RUNG_E_FORMAT,
 		                  "graph: indptr[%" PRIu64 "] (the last) is %" PRIu64
 		                  ", but there are %" PRIu64 " indices; they must be equal",
 		                  csc->vertex_count, csc->indptr[csc->vertex_count],
 		                  csc->edge_count);
-	at = first_stray(csc);
-	if (at < csc->edge_count)
+	if (rc == 0)
+		rc = rung__ids_stray("graph", csc->indices, csc->index_bytes, csc->edge_count,
+		                     rung__csc_sources(csc), &at);
+	if (rc == 0 && at < csc->edge_count)
 		return rung__fail(RUNG_E_RANGE,
 		                  "graph: indices[%" PRIu64 "] is %" PRIu64
 		                  ", which is not below the %s count %" PRIu64
 		                  "; correct the index or the count",
 		                  at, rung__id_get(csc->indices, csc->index_bytes, at),
 		                  csc->source_count ? "source" : "vertex", rung__csc_sources(csc));
-	return 0;
+	return rc;
 }
 
 int rung__graph_adopt(const struct rung_csc *csc, struct rung_graph **graph_out)

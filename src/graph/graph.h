@@ -138,7 +138,7 @@ static inline int rung__progress(rung_progress_fn progress, void *ctx, const cha
 	if (progress && progress(ctx, step, done, total))
 		return rung__fail(RUNG_E_CANCELED, "%s: canceled after %" PRIu64 " of %" PRIu64,
 		                  step, done, total);
-	return 0;
+	return progress ? 0 : rung__interrupt_poll(step);
 }
 
 /* the other parts of graph/ that files outside it may include */

@@ -254,9 +254,9 @@ void rung_loader_put(struct rung_loader *loader, const struct rung_loader_batch 
 static void put_unused(struct rung_loader *loader, const struct rung_loader_batch *batch)
 {
 	if (batch && batch->request)
-		rung_request_wait(batch->request, -1);
+		rung__request_await(batch->request);
 	for (uint32_t i = 0; batch && i < batch->request_count; i++)
-		rung_request_wait(batch->requests[i], -1);
+		rung__request_await(batch->requests[i]);
 	rung_loader_put(loader, batch, loader->stream);
 }
 

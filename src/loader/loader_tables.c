@@ -316,6 +316,7 @@ int rung__feed_wait(const struct rung_loader *loader, struct rung__feed_batch *b
 
 		if (!part->request)
 			continue;
+		rung__request_await(part->request); /* not canceled: its rows belong to a batch */
 		status = fail_in(&loader->tables[i], rung_request_wait(part->request, -1));
 		if (status < 0 && rc == 0)
 			rung__failure_keep(&failure, rc = status);
@@ -356,7 +357,7 @@ void rung__feed_drain(const struct rung_loader *loader, struct rung__feed_batch 
 
 		if (!part->request)
 			continue;
-		rung_request_wait(part->request, -1); /* on a GPU putting does not wait */
+		rung__request_await(part->request); /* on a GPU putting does not wait */
 		rung_request_put(part->request);
 		part->request = NULL;
 	}

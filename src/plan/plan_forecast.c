@@ -212,7 +212,9 @@ static int add_batches(struct rung__forecaster *f, rung_forecast_next_fn next, v
 	while ((rc = next(ctx, &ranks, &count)) > 0) {
 		if (batches++ == f->opts.warmup_batches)
 			forget_times(f);
-		rc = rung__forecast_reserve(f, count);
+		rc = rung__worked("forecast", count * RUNG__WORK_ROW);
+		if (rc == 0)
+			rc = rung__forecast_reserve(f, count);
 		if (rc == 0)
 			rc = rung__forecast_add(f, ranks, count);
 		if (rc < 0)
@@ -235,7 +237,9 @@ static int record_batches(struct rung__forecaster *f, rung_forecast_next_fn next
 	int rc;
 
 	while ((rc = next(ctx, &ranks, &count)) > 0) {
-		rc = rung__forecast_check(f, ranks, count);
+		rc = rung__worked("forecast", count * RUNG__WORK_ROW);
+		if (rc == 0)
+			rc = rung__forecast_check(f, ranks, count);
 		if (rc == 0)
 			rc = rung__forecast_reserve(f, count);
 		if (rc == 0)
@@ -300,7 +304,10 @@ static int add_announced(struct rung__forecaster *f, const struct rung__record *
 			forget_times(f);
 		for (; announced < batches && announced <= i + ahead; announced++)
 			announce(f, record, announced);
-		rc = rung__forecast_add_announced(f, record->ids + first, record->ends[i] - first);
+		rc = rung__worked("forecast", (record->ends[i] - first) * RUNG__WORK_ROW);
+		if (rc == 0)
+			rc = rung__forecast_add_announced(f, record->ids + first,
+			                                  record->ends[i] - first);
 	}
 	scale_times(f, (double)(batches - f->opts.warmup_batches) / (double)(end - from));
 	f->out->window_batches = f->ahead.window_batches;

@@ -14,7 +14,10 @@
 #include "sample/sample.h"
 
 /* vertices of a block: their few hundred draws stay in the cache until they are numbered */
-#define BLOCK_VERTICES  64u
+#define BLOCK_VERTICES 64u
+/* vertices whose draws threads share before they are numbered: whole blocks; starting the threads
+ * takes little time compared with their draws */
+#define SHARED_VERTICES (1u << 18)
 #define AHEAD_VERTICES  24u /* list offsets are prefetched this many vertices ahead */
 #define AHEAD_POSITIONS 24u /* table entries are prefetched this many drawn ids ahead */
 
@@ -149,6 +152,13 @@ static void draw_block(const struct hop *hop, uint64_t first, uint64_t *set)
 	           drawn_ids(hop));
 }
 
+/* The draws of vertices first .. end - 1 as work of the calling thread. */
+static int hop_worked(const struct hop *hop, uint64_t first, uint64_t end)
+{
+	return rung__worked("sampling",
+	                    (hop->out->indptr[end] - hop->out->indptr[first]) * RUNG__WORK_ROW);
+}
+
 /* Sample a hop on one thread, block by block. */
 static int sample_alone(const struct hop *hop)
 {
@@ -163,6 +173,8 @@ static int sample_alone(const struct hop *hop)
 		rung__draw(hop->lists, hop->key, hop->targets->vertices, first, end, list,
 		           hop->out->indptr, hop->space->set, drawn_ids(hop));
 		rc = number_drawn(hop, first, end);
+		if (rc == 0)
+			rc = hop_worked(hop, first, end);
 	}
 	return rc;
 }
@@ -171,22 +183,24 @@ static int sample_alone(const struct hop *hop)
  * thread, so the batch is the same as on one thread. */
 static int sample_shared(const struct hop *hop, const struct rung__space *spaces, uint32_t threads)
 {
-	const uint64_t blocks =
-		(hop->dst_count - hop->dst_first + BLOCK_VERTICES - 1) / BLOCK_VERTICES;
 	int rc = lay_out(hop, hop->dst_first, hop->dst_count, NULL);
 
 	(void)threads; /* without OpenMP */
-	if (rc < 0)
-		return rc;
+	for (uint64_t from = hop->dst_first, end; from < hop->dst_count && rc == 0; from = end) {
+		end = RUNG__MIN(from + SHARED_VERTICES, hop->dst_count);
 #pragma omp parallel num_threads(rung__threads(threads))
-	{
-		uint64_t *set = spaces[rung__thread_number()].set;
+		{
+			uint64_t *set = spaces[rung__thread_number()].set;
 
 #pragma omp for schedule(dynamic, 4)
-		for (uint64_t block = 0; block < blocks; block++)
-			draw_block(hop, hop->dst_first + block * BLOCK_VERTICES, set);
+			for (uint64_t first = from; first < end; first += BLOCK_VERTICES)
+				draw_block(hop, first, set);
+		}
+		rc = number_drawn(hop, from, end);
+		if (rc == 0)
+			rc = hop_worked(hop, from, end);
 	}
-	return number_drawn(hop, hop->dst_first, hop->dst_count);
+	return rc;
 }
 
 /* Sample a hop some of whose lists are in a file. The lists are requested for all vertices of the
@@ -196,8 +210,10 @@ static int sample_tiered(const struct hop *hop)
 	int rc = lay_out(hop, hop->dst_first, hop->dst_count, NULL);
 
 	for (uint64_t first = hop->dst_first; first < hop->dst_count && rc == 0;
-	     first += BLOCK_VERTICES)
+	     first += BLOCK_VERTICES) {
 		draw_block(hop, first, hop->space->set);
+		rc = hop_worked(hop, first, RUNG__MIN(first + BLOCK_VERTICES, hop->dst_count));
+	}
 	if (rc == 0)
 		rc = rung__draw_cold(hop->lists, hop->key, hop->targets->vertices, hop->dst_first,
 		                     hop->dst_count, hop->out->indptr, hop->space, drawn_ids(hop));

@@ -15,6 +15,8 @@
 #include "store/store.h"
 #include "base/thread.h"
 
+#define POLL_NS 50000000 /* between two looks at whether the caller cancels a wait */
+
 /* Acquire: with DONE, the rows, status and error of the request are visible too. */
 static int state_of(const struct rung_request *request)
 {
@@ -86,15 +88,48 @@ static bool await_state(struct rung_request *request, int state, int64_t timeout
 	return there;
 }
 
+void rung__request_await(struct rung_request *request)
+{
+	if (completes_by_polling(request))
+		complete_within(request, -1);
+	else
+		await_state(request, RUNG__REQUEST_DONE, -1);
+}
+
+/* Wait in steps, between which the caller can cancel. @return 0, or RUNG_E_CANCELED with the
+ * request in flight */
+static int wait_in_steps(struct rung_request *request, int64_t timeout_ns)
+{
+	int64_t left = timeout_ns < 0 ? INT64_MAX : timeout_ns, step;
+	int rc = 0;
+
+	for (; rc == 0 && left > 0 && state_of(request) != RUNG__REQUEST_DONE; left -= step) {
+		step = RUNG__MIN(left, POLL_NS);
+		if (completes_by_polling(request))
+			complete_within(request, step);
+		else
+			await_state(request, RUNG__REQUEST_DONE, step);
+		if (state_of(request) != RUNG__REQUEST_DONE)
+			rc = rung__interrupt_poll("request");
+	}
+	return rc;
+}
+
 int rung_request_wait(struct rung_request *request, int64_t timeout_ns)
 {
+	int64_t left = timeout_ns;
 	bool done;
 
+	if (timeout_ns != 0 && rung__interruptible()) {
+		if (wait_in_steps(request, timeout_ns) < 0)
+			return RUNG_E_CANCELED;
+		left = 0;
+	}
 	if (completes_by_polling(request)) {
-		complete_within(request, timeout_ns);
+		complete_within(request, left);
 		done = state_of(request) == RUNG__REQUEST_DONE;
 	} else {
-		done = await_state(request, RUNG__REQUEST_DONE, timeout_ns);
+		done = await_state(request, RUNG__REQUEST_DONE, left);
 	}
 	if (!done)
 		return rung__fail(RUNG_E_TIMEDOUT, "request: not complete after %" PRId64 " ns",
@@ -153,7 +188,7 @@ void rung_request_put(struct rung_request *request)
 		if (retire(request))
 			return;
 	} else {
-		rung_request_wait(request, -1);
+		rung__request_await(request);
 	}
 	rung__request_free(request);
 }
@@ -174,7 +209,7 @@ void rung__request_harvest(struct rung_store *store, bool must)
 			return;
 		done = rung_request_poll(request);
 		if (!done && block) {
-			rung_request_wait(request, -1);
+			rung__request_await(request);
 			done = true;
 		}
 		if (done) {

@@ -125,6 +125,9 @@ uint64_t rung__pool_shared_bytes(uint64_t rank_first, uint64_t row_count, uint64
  * rung_gather(), and wait until one is free. */
 struct rung_request *rung__request_acquire(struct rung_store *store, bool sync);
 
+/** Wait until a request is complete. The caller cannot cancel this wait. */
+void rung__request_await(struct rung_request *request);
+
 /* ---- misses.c ---- */
 
 /** The number of low bits of a rank that can differ; the sort skips the others. */

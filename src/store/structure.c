@@ -120,21 +120,6 @@ static int open_offsets(const struct rung_dataset *ds, struct rung__structure *s
 
 /* ---- lists ---- */
 
-/* The first entry in memory that is not a vertex; resident_count: all are. */
-static uint64_t first_stray(const struct rung__lists *lists)
-{
-	uint64_t first = lists->resident_count;
-
-#pragma omp parallel for num_threads(rung__threads(0)) reduction(min : first) schedule(static)
-	for (uint64_t e = 0; e < lists->resident_count; e++) {
-		if (rung__id_get(lists->csc.indices, lists->csc.index_bytes, e) >=
-		            rung__lists_sources(lists) &&
-		    e < first)
-			first = e;
-	}
-	return first;
-}
-
 static int read_blocks(const struct rung__lists *lists, const uint64_t *blocks, uint64_t count,
                        unsigned char *to)
 {
@@ -153,14 +138,16 @@ int rung__structure_finish(struct rung__structure *structure)
 	const uint64_t entries = store->shape.tiers[RUNG__TIER_HOST].row_count *
 	                         RUNG__LIST_BLOCK_BYTES / lists->csc.index_bytes;
 	uint64_t at;
+	int rc;
 
 	lists->owner = structure;
 	lists->path = structure->path;
 	lists->read = read_blocks;
 	lists->csc.indices = store->host_view.base;
 	lists->resident_count = RUNG__MIN(entries, lists->csc.edge_count);
-	at = first_stray(lists);
-	if (at < lists->resident_count)
+	rc = rung__ids_stray(lists->path, lists->csc.indices, lists->csc.index_bytes,
+	                     lists->resident_count, rung__lists_sources(lists), &at);
+	if (rc == 0 && at < lists->resident_count)
 		return rung__fail(RUNG_E_RANGE,
 		                  "%s: entry %" PRIu64 " is %" PRIu64
 		                  ", not below the vertex count %" PRIu64
@@ -168,7 +155,7 @@ int rung__structure_finish(struct rung__structure *structure)
 		                  lists->path, at,
 		                  rung__id_get(lists->csc.indices, lists->csc.index_bytes, at),
 		                  rung__lists_sources(lists));
-	return 0;
+	return rc;
 }
 
 /* Blocks as the rows of a store: their type. */

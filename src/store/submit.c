@@ -158,8 +158,14 @@ int rung__gather_stream(struct rung_store *store, const struct rung_ids *ids, vo
 		part.count = RUNG__MIN(ids->count - first, store->opts.batch_rows_max);
 		rc = start(request, &part, first, (char *)out + first * out_stride, out_stride,
 		           stream);
-		if (rc == 0)
-			rc = rung_request_wait(request, -1);
+		if (rc < 0)
+			break;
+		rc = rung_request_wait(request, -1);
+		/* rows for which no read has begun are skipped; reads in flight write to `out` */
+		if (rc == RUNG_E_CANCELED) {
+			rung__request_fail(request, rc, rung_last_error());
+			rung__request_await(request);
+		}
 	}
 	rung__request_free(request);
 	return rc;

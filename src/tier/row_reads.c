@@ -264,6 +264,9 @@ int rung__row_reads_run(struct rung__row_reads *reads, const struct rung__row_li
 			assert(fetched[i].token < depth && reads->free_count < depth);
 			if (rc == 0)
 				rc = end_read(reads, list, &fetched[i]);
+			if (rc == 0)
+				rc = rung__worked(reads->geometry.path,
+				                  reads->reads[fetched[i].token].needed);
 			reads->free_tokens[reads->free_count++] = fetched[i].token;
 		}
 	}

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "script_store.h"
+#include "interrupted.h"
 
 Test(store_reads, a_failed_request_reads_no_more_rows_one_by_one)
 {
@@ -128,4 +129,78 @@ Test(store_reads, a_file_truncated_after_open_fails_the_missing_rows)
 		all_rows_are_accounted_for();
 		fixture_close(&f);
 	}
+}
+
+static int cancel_when_held(void *ctx, const char *step, unsigned long long done,
+                            unsigned long long total)
+{
+	(void)ctx;
+	(void)step;
+	(void)done;
+	(void)total;
+	return atomic_load(&script.held) == 4;
+}
+
+/* Hold the first reads back until the request has been canceled. */
+static void *release_when_canceled(void *arg)
+{
+	bool canceled = false;
+
+	while (!canceled) {
+		for (uint32_t i = 0; i < f.store->request_count; i++)
+			canceled |= f.store->requests[i].status == RUNG_E_CANCELED;
+		usleep(1000);
+	}
+	atomic_store(&script.release, 1);
+	return arg;
+}
+
+Test(store_reads, a_canceled_gather_begins_no_further_read)
+{
+	struct rung_store_opts opts = {
+		.size = sizeof(opts), .queue_depth = 4, .batch_rows_max = 200, .no_merge = 1
+	};
+	struct rung_ids list;
+	pthread_t thread;
+
+	if (fixture_on_cuda())
+		cr_skip_test("the device thread begins reads when its gather has run");
+	open_script(SMALL, &opts);
+	atomic_store(&holding, ASKED);
+	script.decide = hold_next;
+	list = fixture_ids(&f, ids, ASKED, RUNG_U64, RUNG_RANKS);
+	pthread_create(&thread, NULL, release_when_canceled, NULL);
+	rung_interrupt_set(cancel_when_held, NULL);
+	cr_assert_eq(rung_gather(f.store, &list, out, 0), RUNG_E_CANCELED);
+	cr_assert_str_eq(rung_last_error(), "request: canceled");
+	rung_interrupt_set(NULL, NULL);
+	pthread_join(thread, NULL);
+	cr_assert_eq(atomic_load(&script.sent), 4);
+	all_rows_are_accounted_for();
+	atomic_store(&holding, 0);
+	fixture_gather_and_check(&f, ids, ASKED);
+	close_all();
+}
+
+Test(store_reads, a_canceled_wait_leaves_its_request_in_flight)
+{
+	struct rung_store_opts opts = { .size = sizeof(opts), .queue_depth = 4 };
+	struct rung_request *request;
+
+	open_script(SMALL, &opts);
+	atomic_store(&holding, 1);
+	script.decide = hold_next;
+	request = submit(ids, ASKED, out);
+	interrupt_begin(2);
+	cr_assert_eq(rung_request_wait(request, -1), RUNG_E_CANCELED);
+	cr_assert_eq(interrupt_calls, 2);
+	cr_assert_eq(rung_request_poll(request), 0);
+	interrupt_begin(0);
+	cr_assert_eq(rung_request_wait(request, 60000000), RUNG_E_TIMEDOUT);
+	let_go();
+	cr_assert_eq(rung_request_wait(request, -1), 0, "%s", rung_last_error());
+	fixture_check(&f, ids, ASKED, out, WIDTH);
+	interrupt_begin(1); /* putting waits, whatever the caller says */
+	rung_request_put(request);
+	close_all();
 }

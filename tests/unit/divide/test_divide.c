@@ -4,10 +4,12 @@
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "dataset.h"
 #include "expect_error.h"
+#include "interrupted.h"
 #include "base/base.h"
 #include "rung/rung.h"
 
@@ -313,4 +315,62 @@ Test(divide, a_sweep_without_a_plan_fails)
 	cr_assert_eq(sweep(&opts, budgets, 0), RUNG_E_INVAL);
 	budgets[1].size--;
 	cr_assert_eq(sweep(&opts, budgets, 2), RUNG_E_ABI);
+}
+
+/* A canceled division ends at the question that was answered with yes, whichever it is, and the
+ * questions are as many as the rows of its forecasts require. */
+Test(divide, a_division_can_be_canceled_at_every_2_20th_row)
+{
+	const struct rung_plan_opts opts = plan_opts(1500000);
+	const struct rung_sampler_opts sampler = sampler_opts();
+	struct rung_plan_division division = { .size = sizeof(division) };
+	uint64_t calls;
+
+	interrupt_begin(0);
+	cr_assert_eq(rung_plan_divide(ds, &opts, &sampler, seeds, seed_count, 256, 0, &division), 0,
+	             "%s", rung_last_error());
+	calls = interrupt_calls;
+	/* a batch has more rows than seeds */
+	cr_assert_geq(calls, division.tried * division.batches * 256 >> 20);
+	cr_assert_geq(calls, 3);
+	for (uint64_t at = 1; at <= calls; at++) {
+		interrupt_begin(at);
+		assert_error(
+			rung_plan_divide(ds, &opts, &sampler, seeds, seed_count, 256, 0, &division),
+			RUNG_E_CANCELED, "canceled");
+		cr_assert_eq(interrupt_calls, at);
+	}
+	rung_interrupt_set(NULL, NULL);
+}
+
+/* Batches of all neighbours of all vertices, on one thread and on several. */
+Test(divide, sampling_can_be_canceled_at_every_2_20th_draw)
+{
+	static const uint32_t all[] = { UINT32_MAX };
+
+	for (uint32_t threads = 1; threads <= 2; threads++) {
+		struct rung_sampler_opts opts = RUNG_SAMPLER_OPTS_INIT;
+		struct rung_sampler *sampler;
+		struct rung_batch *batch;
+		uint64_t *vertices = malloc(VERTICES * sizeof(*vertices));
+
+		opts.fanouts = all;
+		opts.hop_count = 1;
+		opts.threads = threads;
+		for (uint64_t i = 0; i < VERTICES; i++)
+			vertices[i] = i;
+		cr_assert_eq(rung_sampler_create(rung_graph_csc(graph), &opts, &sampler), 0);
+		cr_assert_eq(rung_batch_create(&batch), 0);
+		interrupt_begin(2);
+		for (int i = 0; i < 5; i++)
+			cr_assert_eq(rung_sampler_sample(sampler, vertices, VERTICES, 1, batch), 0);
+		assert_error(rung_sampler_sample(sampler, vertices, VERTICES, 1, batch),
+		             RUNG_E_CANCELED, "sampling: canceled");
+		cr_assert_eq(interrupt_calls, 2);
+		rung_interrupt_set(NULL, NULL);
+		cr_assert_eq(rung_sampler_sample(sampler, vertices, VERTICES, 1, batch), 0);
+		rung_batch_destroy(batch);
+		rung_sampler_destroy(sampler);
+		free(vertices);
+	}
 }

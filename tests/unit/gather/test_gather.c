@@ -6,6 +6,7 @@
 
 #include "gather/copy.h"
 #include "gather/gather.h"
+#include "interrupted.h"
 
 #define BORDER (UINT64_C(1) << 32)
 
@@ -257,4 +258,59 @@ Test(gather, large_outputs_of_any_row_width_have_the_same_rows)
 		rung__free(misses.ranks);
 		rung__free(misses.rows);
 	}
+}
+
+/* Rows of 1 MiB, each one byte after the one before, so that the last copied byte shows how many
+ * rows were copied. */
+#define WIDE      (1u << 20)
+#define WIDE_ROWS 200u
+
+static int gather_wide(unsigned char *out, struct rung__misses *misses)
+{
+	unsigned char *row = malloc(WIDE);
+	const struct rung__view view = { row, WIDE, 0, 1 };
+	uint32_t ids[WIDE_ROWS];
+	const struct rung_ids list = { ids, WIDE_ROWS, RUNG_U32, RUNG_RANKS };
+	struct rung__gather gather = {
+		.view = &view, .vertex_count = 2, .row_bytes = WIDE, .out = out, .out_stride = 1
+	};
+	int rc;
+
+	for (uint32_t i = 0; i < WIDE_ROWS; i++)
+		ids[i] = i % 20 == 19; /* ten misses */
+	memset(row, 1, WIDE);
+	memset(out, 0, WIDE + WIDE_ROWS);
+	rc = rung__gather_run(&gather, &list, misses);
+	free(row);
+	return rc;
+}
+
+Test(gather, a_canceled_gather_copies_no_more_than_64_mib)
+{
+	unsigned char *out = malloc(WIDE + WIDE_ROWS);
+	struct rung__misses misses = empty_misses();
+	uint32_t copied = 0;
+
+	interrupt_begin(1);
+	cr_assert_eq(gather_wide(out, &misses), RUNG_E_CANCELED);
+	for (uint32_t i = 0; i < WIDE_ROWS; i++)
+		copied = out[WIDE - 1 + i] ? i + 1 : copied;
+	cr_assert_eq(interrupt_calls, 1);
+	cr_assert_leq(copied, 64);
+	free(out);
+}
+
+Test(gather, a_gather_that_could_be_canceled_lists_the_same_misses)
+{
+	unsigned char *out = malloc(WIDE + WIDE_ROWS);
+	struct rung__misses misses = empty_misses();
+
+	interrupt_begin(0);
+	cr_assert_eq(gather_wide(out, &misses), 0);
+	cr_assert_eq(interrupt_calls, 4);
+	cr_assert_eq(misses.count, WIDE_ROWS / 20);
+	for (uint32_t i = 0; i < misses.count; i++)
+		cr_assert(misses.ranks[i] == 1 && misses.rows[i] == 20 * i + 19);
+	cr_assert_eq(out[WIDE - 1 + WIDE_ROWS - 2], 1);
+	free(out);
 }

@@ -5,6 +5,7 @@
 #include "graphs.h"
 #include "raw_files.h"
 #include "expect_error.h"
+#include "interrupted.h"
 
 TestSuite(graph, .init = make_folder, .fini = remove_folder);
 
@@ -445,4 +446,22 @@ Test(graph, every_allocation_may_fail)
 		cr_assert_gt(limit, 8);
 		lists[2] = form == 1 ? 'r' : 'c';
 	}
+}
+
+/* Entries of 0 in pages that need no memory, and a wrong one after 64 MiB. */
+Test(graph, the_check_of_a_graph_can_be_canceled_every_64_mib)
+{
+	const uint64_t edges = 40u << 20;
+	uint32_t *indices = calloc(edges, sizeof(*indices));
+	const uint64_t indptr[] = { 0, edges };
+	const struct rung_csc csc = { 1, edges, indptr, indices, 4, 0 };
+
+	indices[20u << 20] = 1;
+	interrupt_begin(0);
+	assert_error(rung_csc_check(&csc), RUNG_E_RANGE, "indices[20971520]");
+	cr_assert_eq(interrupt_calls, 1);
+	interrupt_begin(1);
+	assert_error(rung_csc_check(&csc), RUNG_E_CANCELED, "graph: canceled");
+	rung_interrupt_set(NULL, NULL);
+	free(indices);
 }

@@ -20,6 +20,7 @@ from .dtypes import BY_CODE, BY_NAME, DType
 from .errors import ClosedError, InvalidError, NotFoundError, NotSupportedError, RangeError
 from .forks import watch
 from .hetero.description import Types, types_of
+from .interrupts import long_call
 from .owned import Owned
 from .rows import Quantization, quantization_of
 from .stats import bytes_text
@@ -28,8 +29,8 @@ from .stats import bytes_text
 def _load_array(memory: Owned, name: str) -> npt.NDArray[Any]:
     """Load an array of an open data set into memory that the numpy array owns."""
     info, data = c.rung_array_info(), Owned(lib.rung_free)
-    check(lib.rung_dataset_load_array(memory, string(name, "name"), byref(info),
-                                      byref(data.pointer)))
+    long_call(lib.rung_dataset_load_array, memory, string(name, "name"), byref(info),
+              byref(data.pointer))
     shape = tuple(info.dims[: info.dim_count])
     return Array(data.pointer.value or 0, shape, BY_CODE[info.dtype], data).numpy()
 
@@ -68,7 +69,7 @@ class Graph:
 
     def __init__(self, dataset: Owned) -> None:
         self.memory: Owned = Owned(lib.rung_graph_destroy)
-        check(lib.rung_dataset_load_graph(dataset, byref(self.memory.pointer)))
+        long_call(lib.rung_dataset_load_graph, dataset, byref(self.memory.pointer))
         csc = lib.rung_graph_csc(self.memory).contents
         self.csc: Any = csc
         self.vertex_count: int = csc.vertex_count

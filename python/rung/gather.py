@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast
 from ._library import check, lib, raise_last, text
 from .arrays import Array
 from .errors import ForkError, InvalidError, NotSupportedError, error_of
+from .interrupts import watched
 from .owned import Owned, Running
 from .streams import Stream, stream_of
 
 if TYPE_CHECKING:
     from .store import Store
 
+_SHORT_NS = 50_000_000   # waits longer than this can be interrupted by signal handlers
 Rows = TypeVar("Rows")   # type of the rows: a torch tensor, a numpy array or a rung.Array
 
 
@@ -74,7 +76,10 @@ class Flight(Running):
         """
         with self._waiting:
             if not self._over and self.pointer:
-                status = lib.rung_request_wait(self, timeout_ns)
+                status = lib.rung_request_wait(self, min(timeout_ns % 2**63, _SHORT_NS))
+                if timeout_ns != 0 and not lib.rung_request_poll(self):   # a longer wait
+                    left = timeout_ns if timeout_ns < 0 else max(timeout_ns - _SHORT_NS, 0)
+                    status = watched(lib.rung_request_wait, self, left)
                 if status < 0:
                     # Either the wait failed, with the request in flight, or the request failed.
                     if not lib.rung_request_poll(self):

@@ -17,6 +17,7 @@ from ._library import BYTES_MAX, BYTES_NONE, DRAWS, UINT32_MAX, c, check, lib, t
 from .dataset import Dataset
 from .errors import InvalidError, in_python
 from .hetero.tables import divide_tables
+from .interrupts import long_call
 from .owned import Owned
 from .sizes import (
     SEED_MAX,
@@ -221,9 +222,8 @@ class _Sampling:
     def divide(self, dataset: Dataset, planned: Any) -> Any:
         """Return the best division of the host budget for these batches."""
         found = c.rung_plan_division()
-        check(lib.rung_plan_divide(dataset._open(), byref(planned), byref(self.opts),
-                                   self.seeds.ctypes.data, len(self.seeds), self.batch_size, 0,
-                                   byref(found)))
+        long_call(lib.rung_plan_divide, dataset._open(), byref(planned), byref(self.opts),
+                  self.seeds.ctypes.data, len(self.seeds), self.batch_size, 0, byref(found))
         return found
 
 
@@ -322,14 +322,13 @@ def _predict(dataset: Dataset, plan: Owned, sampling: _Sampling, planned: Any, t
     traffic = c.rung_plan_traffic()
     structure, csc, graph = Owned(lib.rung_structure_close), None, None
     if planned.structure_bytes:
-        check(lib.rung_structure_open(dataset._open(), plan, None, byref(structure.pointer)))
+        long_call(lib.rung_structure_open, dataset._open(), plan, None, byref(structure.pointer))
         sampling.opts.structure = structure.pointer.value
     else:
         graph = dataset.graph()
         csc = byref(graph.csc)
-    check(lib.rung_plan_predict(plan, csc, byref(sampling.opts), sampling.seeds.ctypes.data,
-                                len(sampling.seeds), sampling.batch_size, 0, byref(forecast),
-                                byref(traffic)))
+    long_call(lib.rung_plan_predict, plan, csc, byref(sampling.opts), sampling.seeds.ctypes.data,
+              len(sampling.seeds), sampling.batch_size, 0, byref(forecast), byref(traffic))
     structure.release()
     return traffic
 

@@ -18,6 +18,7 @@ from .dataset import Dataset
 from .errors import ClosedError, ForkError, InvalidError, in_python
 from .forks import Calls, watch
 from .gather import Flight, Gather
+from .interrupts import LONG_ROWS, long_call
 from .operands import Listed, index_rows, list_ids, make_rows, store_memory, torch_of
 from .owned import Folder, Owned, Running, statuses
 from .planning import create_plan
@@ -102,14 +103,14 @@ class Store(Rows):
                 self._choose_socket(given.share)
                 if self._share_path is not None:
                     opts.share_path = string(self._share_path, "share")
-                check(lib.rung_store_open(files, plan, byref(opts), byref(memory.pointer)))
+                long_call(lib.rung_store_open, files, plan, byref(opts), byref(memory.pointer))
             finally:
                 plan.release()
 
     def _attach(self, memory: Owned, share_path: str, **options: Any) -> None:
         opts = attach_opts(SimpleNamespace(**options))
-        check(lib.rung_store_attach(string(share_path, "share_path"), byref(opts),
-                                    byref(memory.pointer)))
+        long_call(lib.rung_store_attach, string(share_path, "share_path"), byref(opts),
+                  byref(memory.pointer))
 
     def _choose_socket(self, share: bool | str | os.PathLike[str] | None) -> None:
         """Set the path of the socket, and create its folder if the caller named none."""
@@ -229,7 +230,10 @@ class Store(Rows):
             return self._submit(listed, out, on).wait()
         listed = self._listed(ids, space)
         rows, address = make_rows(self, listed, out)
-        check(self._call(lib.rung_gather, listed.ids, address, 0))
+        if listed.ids.count < LONG_ROWS:   # without the time that replacing the handlers takes
+            check(self._call(lib.rung_gather, listed.ids, address, 0))
+        else:
+            long_call(self._call, lib.rung_gather, listed.ids, address, 0)
         return rows
 
     @overload

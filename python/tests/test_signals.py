@@ -180,3 +180,47 @@ def test_a_handler_may_close_the_store_it_interrupts(program, staged):
             store.close()
         assert closed > 5, closed
     """, staged.path)
+
+
+LONG_CALLS = {
+    "plan": "lambda: rung.plan(path, host='20%', batch_size=256, fanouts=(10, 10))",
+    "open": "lambda: rung.open(path, host='20%', structure='auto')",
+    "gather": "lambda: store.gather(np.zeros(600000, np.int64))",
+}
+
+
+@pytest.mark.parametrize("call", LONG_CALLS)
+def test_a_long_call_ends_where_the_library_looks_at_signals(program, large, call):
+    """The signal arrives in the library's first look. Nothing follows it but the exception."""
+    program("""
+        import os, signal, sys
+        import numpy as np
+        import rung
+        from rung import interrupts
+        path, looks = sys.argv[1], []
+        store = rung.open(path)
+        call = eval(sys.argv[2])
+
+        class Watched(interrupts._Watched):
+            def _tell(self, *arguments):
+                looks.append(arguments)
+                if arrives:
+                    os.kill(os.getpid(), signal.SIGINT)
+                return super()._tell(*arguments)
+
+        interrupts._Watched = Watched
+        arrives = False
+        call()
+        assert len(looks) >= 2, len(looks)
+        looks.clear()
+        arrives = True
+        try:
+            call()
+            raise SystemExit("no exception")
+        except KeyboardInterrupt:
+            pass
+        assert len(looks) == 1, len(looks)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        arrives = False
+        call()   # nothing of the interrupted call is left
+    """, large.path, LONG_CALLS[call])

@@ -15,6 +15,7 @@ from ..dataset import Dataset, LazyArray
 from ..dtypes import tensor_of
 from ..errors import InvalidError, NotSupportedError
 from ..forks import Calls, watch
+from ..interrupts import long_call
 from ..owned import Owned, Running
 from ..sampling.arguments import check_arrays, lazy_arrays, loader_seeds, one_name
 from ..sampling.batch import as_kind
@@ -178,7 +179,7 @@ class TypedLoader(Loader[Any]):
             if warm_up:
                 number, world = self._division.ranks()
                 ranks = self._seed_ranks[self._order(number, world)]
-                check(lib.rung_loader_warm_up(self._handle, byref(self._pass(ranks, world))))
+                long_call(lib.rung_loader_warm_up, self._handle, byref(self._pass(ranks, world)))
         except BaseException:
             for handle in self._handles[::-1]:
                 handle.release()

@@ -13,6 +13,7 @@ from .._library import c, check, lib
 from ..dataset import Dataset
 from ..errors import ClosedError, ForkError, InvalidError, NotSupportedError
 from ..forks import Calls, watch
+from ..interrupts import long_call
 from ..owned import Owned, Running, statuses
 from ..sizes import plan_opts, store_opts
 from ..stats import Stats, read_lists_stats
@@ -104,8 +105,8 @@ class TypedStore:
             plan = Owned(lib.rung_plan_destroy)
             try:
                 check(lib.rung_plan_create(part._open(), byref(planned), byref(plan.pointer)))
-                check(lib.rung_structure_open(part._open(), plan, byref(opts),
-                                              byref(memory.pointer)))
+                long_call(lib.rung_structure_open, part._open(), plan, byref(opts),
+                          byref(memory.pointer))
             finally:
                 plan.release()
         return memory

@@ -10,6 +10,7 @@ from typing import Any
 
 from .._library import c, check, lib, string, text
 from ..errors import InvalidError
+from ..interrupts import long_call
 from ..owned import Owned
 from ..sizes import plan_opts, size_share
 
@@ -44,10 +45,10 @@ def divide_tables(path: str | os.PathLike[str],
     rows = sum(lib.rung_dataset_info(part.pointer).contents.feature_bytes for part in parts)
     opts = plan_opts(given, rows)
     try:
-        check(lib.rung_plan_tables(byref(opts), tables, len(parts)))
+        long_call(lib.rung_plan_tables, byref(opts), tables, len(parts))
     except InvalidError as error:
         if given.host is None or not size_share(given.host) or not error.min_bytes:
             raise
         opts.host_bytes = error.min_bytes   # a share of few rows can be less than slots need
-        check(lib.rung_plan_tables(byref(opts), tables, len(parts)))
+        long_call(lib.rung_plan_tables, byref(opts), tables, len(parts))
     return [(name, lists, table) for (name, lists), table in zip(names, tables)]

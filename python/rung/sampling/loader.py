@@ -22,6 +22,7 @@ from ..dataset import Dataset, Graph, LazyArray
 from ..dtypes import BY_NAME, tensor_of
 from ..errors import ClosedError, ForkError, InvalidError, NotSupportedError
 from ..forks import Calls, watch
+from ..interrupts import long_call
 from ..owned import Owned, Running
 from ..sizes import optional_module, whole_number
 from ..stats import EpochStats
@@ -248,8 +249,8 @@ class Loader(Resumable, Generic[BatchT]):
             self._create(opts, graph, keep)
             if warm_up:
                 ranks = self._seed_ranks[self._order(rank, world_size)]
-                check(lib.rung_loader_warm_up(self._handle,
-                                              byref(self._pass(ranks, world_size))))
+                long_call(lib.rung_loader_warm_up, self._handle,
+                          byref(self._pass(ranks, world_size)))
         except BaseException:
             # The exception refers to this frame, and would keep the handles and their threads.
             for handle in found[::-1]:

@@ -17,6 +17,7 @@ from ..dataset import Dataset, Graph, LazyArray
 from ..dtypes import BY_NAME
 from ..errors import InvalidError, NotSupportedError
 from ..forks import watch
+from ..interrupts import LONG_ROWS, watched
 from ..owned import Owned
 from ..sizes import SEED_MAX, choice, fanout_array, optional_module, whole_number
 from ..stats import structure_of
@@ -188,10 +189,12 @@ class NeighborSampler:
             if self._handle is None:
                 self._handle = self._create()
             arguments = self._handle, ids.ctypes.data, len(ids), number, batch
+            call = (lib.rung_sampler_sample if len(ids) < LONG_ROWS
+                    else partial(watched, lib.rung_sampler_sample))
             if self._store is None:
-                check(lib.rung_sampler_sample(*arguments))
+                check(call(*arguments))
             else:   # inside a call of the store, for which close() waits
-                check(self._store._call(lambda _: lib.rung_sampler_sample(*arguments)))
+                check(self._store._call(lambda _: call(*arguments)))
         count = c_uint64()
         data = lib.rung_batch_vertices(batch, byref(count))
         sampled = as_kind(Array(data, (count.value,), _I64, batch), kind)

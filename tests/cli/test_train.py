@@ -3,12 +3,13 @@
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import xml.etree.ElementTree as xml
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support"))
-from clitest import RUNG, CliTest, Graph, main
+from clitest import RUNG, SANITIZED, CliTest, Graph, main
 
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")   # tests share the cores
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -422,6 +423,20 @@ class Refusals(TrainTest):
             self.fails("train", staged, "--consumer", rate, code=2,
                        says=["--consumer", f"'{rate}'", "at least 0.001 and at most 1e+06"])
         self.run_rung("train", code=2)
+
+    def test_limited_address_space_gives_a_result_or_a_message(self):
+        if SANITIZED:
+            self.skipTest("a sanitizer needs more address space than the limit")
+        staged = self.stage(self.graph)
+        for mib in (100, 195, 400, 600, 800):
+            with self.subTest(mib):
+                train = subprocess.run(
+                    [RUNG, "train", staged, "--epochs", "1", "--quiet"], capture_output=True,
+                    text=True, timeout=120, check=False, preexec_fn=lambda: resource.setrlimit(
+                        resource.RLIMIT_AS, (mib << 20, mib << 20)))
+                if train.returncode != 0:
+                    self.assertEqual(train.returncode, 1, train.stderr)
+                    self.assertRegex(train.stderr, "^rung train: OpenBLAS needs .* ulimit -v")
 
     def test_options_of_gpus_are_refused(self):
         staged = self.stage(self.graph)

@@ -7,6 +7,8 @@
 #ifndef RUNG_TRAIN_BLAS_H
 #define RUNG_TRAIN_BLAS_H
 
+#include <stddef.h>
+
 /* As in cblas.h, which OpenBLAS installs under names that differ between systems. */
 enum { CblasRowMajor = 101, CblasNoTrans = 111, CblasTrans = 112 };
 
@@ -20,7 +22,11 @@ struct train_blas {
 /** Set by train_blas_load(). */
 extern struct train_blas train_blas;
 
-/** Load the functions, once per process. @return NULL, or the reason of a failure */
+/** Bytes of address space that loading needs and a limit (ulimit -v) denies; 0: enough is free. */
+size_t train_blas_space_missing(void);
+
+/** Load the functions, once per process. Never returns if address space is missing.
+ * @return NULL, or the reason of a failure */
 const char *train_blas_load(void);
 
 #endif

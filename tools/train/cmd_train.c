@@ -382,6 +382,12 @@ int cmd_train(int argc, char **argv)
 	const char *name = argv[0];
 	tool_args_parse(&tool_train_command, argc, argv, &args);
 	/* after the options: --help works without OpenBLAS */
+	const size_t missing = train_blas_space_missing();
+	if (missing > 0)
+		return tool_error(name, TOOL_FAILED,
+		                  "OpenBLAS needs %zu MiB of address space, and ulimit -v leaves "
+		                  "less; use ulimit -v unlimited",
+		                  missing >> 20);
 	const char *why = train_blas_load();
 	if (why)
 		return tool_error(name, TOOL_FAILED,

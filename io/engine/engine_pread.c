@@ -15,6 +15,8 @@
 #include "base/thread.h"
 
 #define THREADS_MAX 32u /* maximum number of reads in flight, even with a larger queue depth */
+/* part of the threads that a limit leaves: other pools, loaders and the program need some, too */
+#define THREADS_SHARE 8u
 
 struct rung__engine {
 	struct rung__engine_args args;
@@ -92,11 +94,11 @@ static void pread_close(struct rung__engine *engine)
 	rung__free(engine);
 }
 
-static int pread_open(const struct rung__engine_args *args, struct rung__engine **engine_out,
-                      struct rung__engine_report *report)
+static int open_pool(const struct rung__engine_args *args, uint32_t wanted,
+                     struct rung__engine **engine_out, struct rung__engine_report *report)
 {
 	struct rung__engine *engine = rung__zalloc(sizeof(*engine));
-	uint32_t wanted = RUNG__MIN(args->queue_depth, THREADS_MAX);
+	uint32_t started;
 
 	if (!engine)
 		return rung__engine_refuse(report, -ENOMEM, "out of memory");
@@ -114,12 +116,25 @@ static int pread_open(const struct rung__engine_args *args, struct rung__engine 
 			engine->thread_count++;
 	}
 	/* fewer threads than requested are enough; without memory for the queues none is started */
-	if (engine->thread_count == 0) {
-		pread_close(engine);
-		return rung__engine_refuse(report, -EAGAIN, "no thread could be started");
+	started = engine->thread_count;
+	if (started == wanted) {
+		*engine_out = engine;
+		return 0;
 	}
-	*engine_out = engine;
-	return 0;
+	pread_close(engine);
+	/* leave as many threads to others as this pool uses */
+	return started > 1 ? open_pool(args, started / 2, engine_out, report)
+	                   : rung__engine_refuse(report, -EAGAIN, "no thread could be started");
+}
+
+static int pread_open(const struct rung__engine_args *args, struct rung__engine **engine_out,
+                      struct rung__engine_report *report)
+{
+	uint64_t limit;
+	const uint64_t left = rung__threads_free(rung__machine_root, &limit) / THREADS_SHARE;
+	const uint64_t wanted = RUNG__MIN(RUNG__MIN(args->queue_depth, THREADS_MAX), left);
+
+	return open_pool(args, (uint32_t)RUNG__MAX(wanted, 1u), engine_out, report);
 }
 
 static int pread_submit(struct rung__engine *engine, const struct rung__fetch *fetch)

@@ -48,7 +48,8 @@ class NotSupportedError(Error, NotImplementedError):
 
 
 class AgainError(Error, RuntimeError):
-    """All requests are in flight, or the window of announced batches is full: RUNG_E_AGAIN."""
+    """All requests are in flight, the window of announced batches is full, or a limit permits no
+    further thread: RUNG_E_AGAIN."""
 
 
 class AbiError(Error, RuntimeError):

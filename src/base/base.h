@@ -255,4 +255,8 @@ uint64_t rung__host_memory_budget(const char *root);
 /** Lowest memory limit of the control groups of this process, in bytes; UINT64_MAX: no limit. */
 uint64_t rung__host_memory_limit(const char *root);
 
+/** Threads that the control groups of this process still permit; UINT64_MAX: no limit.
+ * @param limit_out  the lowest limit of these groups, which can be another one's */
+uint64_t rung__threads_free(const char *root, uint64_t *limit_out);
+
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Free host memory: the kernel's own estimate, and the limits of the control groups of this
- * process. In a container the estimate is that of the whole machine, and the limit is much lower.
- * Both versions of control groups are read, because a machine may use either, or both. A file that
- * cannot be read counts as no limit.
+ * Free host memory and threads: the kernel's own estimate, and the limits of the control groups of
+ * this process. In a container the estimate is that of the whole machine, and the limit is much
+ * lower. Both versions of control groups are read, because a machine may use either, or both. A
+ * file that cannot be read counts as no limit.
  */
 #include <stdio.h>
 #include <string.h>
@@ -57,7 +57,8 @@ static uint64_t mem_available(const char *root)
 
 /* The path of this process's group in a hierarchy, from /proc/self/cgroup: "0::/a/b" (v2) or
  * "5:memory:/a/b" (v1). The path of the root group is "", so that a file name can be appended. */
-static bool group_path(const char *root, bool v2, char *path, size_t path_bytes)
+static bool group_path(const char *root, bool v2, const char *controller, char *path,
+                       size_t path_bytes)
 {
 	char name[512], line[512];
 	bool found = false;
@@ -76,7 +77,7 @@ static bool group_path(const char *root, bool v2, char *path, size_t path_bytes)
 			continue;
 		*group++ = 0;
 		controllers++;
-		if (v2 ? controllers[0] == 0 : strcmp(controllers, "memory") == 0) {
+		if (v2 ? controllers[0] == 0 : strcmp(controllers, controller) == 0) {
 			snprintf(path, path_bytes, "%s", strcmp(group, "/") == 0 ? "" : group);
 			found = true;
 		}
@@ -110,35 +111,50 @@ static uint64_t group_caches(const char *root, const char *folder, bool v2)
 	return sum;
 }
 
-struct group_memory {
+/* Files of a controller in the folder of a group; v1 has a hierarchy with its name. */
+struct controller {
+	const char *name, *limit_v1, *usage_v1, *limit_v2, *usage_v2;
+	bool reclaims; /* page cache is part of the usage */
+};
+
+static const struct controller memory = {
+	"memory",     "memory.limit_in_bytes", "memory.usage_in_bytes",
+	"memory.max", "memory.current",        true
+};
+static const struct controller threads = { "pids",     "pids.max",     "pids.current",
+	                                   "pids.max", "pids.current", false };
+
+struct group_limits {
 	uint64_t limit, free; /* UINT64_MAX: no limit */
 };
 
-/* The lowest limit of this group and its parents, and the least memory that is still free under any
+/* The lowest limit of this group and its parents, and the least that is still free under any
  * of these limits. The two may belong to different groups, because the usage of a parent includes
  * that of siblings. */
-static struct group_memory group_memory(const char *root, bool v2)
+static struct group_limits group_limits(const char *root, bool v2,
+                                        const struct controller *controller)
 {
-	const char *mount = v2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-	const char *limit_file = v2 ? "memory.max" : "memory.limit_in_bytes";
-	const char *usage_file = v2 ? "memory.current" : "memory.usage_in_bytes";
-	struct group_memory least = { UINT64_MAX, UINT64_MAX };
+	const char *limit_file = v2 ? controller->limit_v2 : controller->limit_v1;
+	const char *usage_file = v2 ? controller->usage_v2 : controller->usage_v1;
+	struct group_limits least = { UINT64_MAX, UINT64_MAX };
 	char group[384];
 
-	if (!group_path(root, v2, group, sizeof(group)))
+	if (!group_path(root, v2, controller->name, group, sizeof(group)))
 		return least;
 	for (;;) { /* from the group up to the root */
 		uint64_t limit, usage;
 		char *slash;
 		char folder[448], name[480];
 
-		snprintf(folder, sizeof(folder), "%s%s", mount, group);
+		snprintf(folder, sizeof(folder), "/sys/fs/cgroup%s%s%s", v2 ? "" : "/",
+		         v2 ? "" : controller->name, group);
 		snprintf(name, sizeof(name), "%s/%s", folder, limit_file);
 		if (read_u64(root, name, &limit) && limit < NO_LIMIT) {
 			least.limit = RUNG__MIN(least.limit, limit);
 			snprintf(name, sizeof(name), "%s/%s", folder, usage_file);
 			if (read_u64(root, name, &usage)) {
-				usage -= RUNG__MIN(usage, group_caches(root, folder, v2));
+				if (controller->reclaims)
+					usage -= RUNG__MIN(usage, group_caches(root, folder, v2));
 				least.free =
 					RUNG__MIN(least.free, limit > usage ? limit - usage : 0);
 			}
@@ -154,13 +170,14 @@ uint64_t rung__host_memory_free(const char *root)
 {
 	uint64_t available = mem_available(root);
 
-	available = RUNG__MIN(available, group_memory(root, true).free);
-	return RUNG__MIN(available, group_memory(root, false).free);
+	available = RUNG__MIN(available, group_limits(root, true, &memory).free);
+	return RUNG__MIN(available, group_limits(root, false, &memory).free);
 }
 
 uint64_t rung__host_memory_limit(const char *root)
 {
-	return RUNG__MIN(group_memory(root, true).limit, group_memory(root, false).limit);
+	return RUNG__MIN(group_limits(root, true, &memory).limit,
+	                 group_limits(root, false, &memory).limit);
 }
 
 uint64_t rung__host_memory_budget(const char *root)
@@ -172,4 +189,13 @@ uint64_t rung__host_memory_budget(const char *root)
 	                                   : UINT64_C(1) << 30;
 
 	return free_bytes ? RUNG__MIN(quarter, free_bytes / 4 * 3) : quarter;
+}
+
+uint64_t rung__threads_free(const char *root, uint64_t *limit_out)
+{
+	const struct group_limits v1 = group_limits(root, false, &threads),
+				  v2 = group_limits(root, true, &threads);
+
+	*limit_out = RUNG__MIN(v1.limit, v2.limit);
+	return RUNG__MIN(v1.free, v2.free);
 }

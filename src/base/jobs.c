@@ -96,7 +96,7 @@ int rung__jobs_start(uint32_t threads, uint64_t count, rung__job_fn fn, void *ct
 		return 0;
 	}
 	rung__jobs_end(jobs);
-	return rung__fail_errno(err, "cannot start a thread");
+	return rung__fail_thread(err, "a thread");
 }
 
 bool rung__jobs_wait(struct rung__jobs *jobs, uint64_t ended)

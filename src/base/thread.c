@@ -2,6 +2,7 @@
 /* Starting threads, and waiting for their end on the monotonic clock. */
 #include <errno.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/base.h"
@@ -19,6 +20,29 @@ int rung__thread_start(pthread_t *thread, void *(*run)(void *), void *ctx)
 	rc = pthread_create(thread, NULL, run, ctx);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return rc;
+}
+
+int rung__fail_thread(int err, const char *what)
+{
+	struct rlimit user = { .rlim_cur = RLIM_INFINITY };
+	uint64_t limit;
+
+	if (err != EAGAIN)
+		return rung__fail_errno(err, "%s could not be started", what);
+	getrlimit(RLIMIT_NPROC, &user);
+	if (rung__threads_free(rung__machine_root, &limit) == 0)
+		return rung__fail(RUNG_E_AGAIN,
+		                  "%s could not be started: pids.max of the control group is "
+		                  "%" PRIu64 "; raise it",
+		                  what, limit);
+	if (user.rlim_cur == RLIM_INFINITY)
+		return rung__fail(RUNG_E_AGAIN,
+		                  "%s could not be started: the system has no thread left; raise "
+		                  "kernel.threads-max",
+		                  what);
+	return rung__fail(RUNG_E_AGAIN,
+	                  "%s could not be started: ulimit -u is %" PRIu64 "; raise it", what,
+	                  (uint64_t)user.rlim_cur);
 }
 
 void rung__cond_init(pthread_cond_t *cond)

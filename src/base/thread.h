@@ -11,6 +11,15 @@
  * own threads. @return 0 or an errno value */
 int rung__thread_start(pthread_t *thread, void *(*run)(void *), void *ctx);
 
+/**
+ * Record that rung__thread_start() failed with `err`, and the limit that it names: of the control
+ * group (a container), else of the user.
+ * @param what  the thread, such as "store: the refill thread"
+ * @return RUNG_E_AGAIN for EAGAIN, which means a limit, not a lack of memory; else as
+ *         rung__fail_errno()
+ */
+int rung__fail_thread(int err, const char *what);
+
 /** Initialise a condition variable whose timeouts use the monotonic clock, as rung__deadline()
  * does. */
 void rung__cond_init(pthread_cond_t *cond);

@@ -460,8 +460,7 @@ int rung__edges_pass(struct rung_edges *edges,
 		started += err == 0;
 	}
 	if (started == 0)
-		rc = rung__fail_errno(err, "%s: cannot start a thread to read it",
-		                      edges->indices.name);
+		rc = rung__fail_thread(err, "edges: a thread that reads them");
 	else
 		rc = work_in_order(&pass, work,
 		                   ctx); /* with fewer threads the pass is only slower */

@@ -105,8 +105,7 @@ int rung__writer_open(unsigned char *pool, uint64_t buffer_bytes, uint32_t buffe
 	rung__free(writer->free);
 	rung__free(writer->jobs);
 	rung__free(writer);
-	return rung__fail_errno(err, "cannot start a writer with %" PRIu32 " buffers",
-	                        buffer_count);
+	return rung__fail_thread(err, "a thread that writes");
 }
 
 unsigned char *rung__writer_reserve(struct rung__writer *writer)

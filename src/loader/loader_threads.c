@@ -339,7 +339,8 @@ int rung__feed_start(struct rung_loader *loader)
 		err = rung__thread_start(&worker->thread, run_worker, worker);
 		loader->worker_count += err == 0;
 	}
-	return err ? rung__fail_errno(err, "loader: cannot start a thread") : 0;
+	/* fewer workers than requested are enough: batches do not depend on their number */
+	return err && loader->worker_count == 0 ? rung__fail_thread(err, "loader: a thread") : 0;
 }
 
 void rung__feed_stop(struct rung_loader *loader)

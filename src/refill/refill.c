@@ -7,7 +7,6 @@
  * until then the opening thread waits.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "base/thread.h"
 #include "refill/state.h"
@@ -88,10 +87,7 @@ static int create_thread(struct rung__refill *refill)
 {
 	int rc = rung__thread_start(&refill->thread, refill_main, refill);
 
-	return rc == 0 ? 0
-	               : rung__fail(RUNG_E_NOMEM,
-	                            "store: the refill thread could not be started: %s",
-	                            strerror(rc));
+	return rc == 0 ? 0 : rung__fail_thread(rc, "store: the refill thread");
 }
 
 /* Wait until the engine has been probed. After a failure the thread has ended and is joined. */

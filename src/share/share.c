@@ -246,10 +246,7 @@ int rung__share_start(struct rung__share *share, const struct rung_store *store,
 	/* processes that connect before it runs wait in the socket's backlog */
 	rc = rung__thread_start(&share->thread, share_main, share);
 	if (rc != 0)
-		return rung__fail(
-			RUNG_E_NOMEM,
-			"%s: the thread that answers attach requests could not be started: %s",
-			share->endpoint.path, strerror(rc));
+		return rung__fail_thread(rc, "share: the thread that answers attach requests");
 	share->started = true;
 	return 0;
 }

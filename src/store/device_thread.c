@@ -469,8 +469,7 @@ int rung__device_thread_start(struct rung_store *store)
 	rc = rung__thread_start(&h->thread, device_thread_main, h);
 	if (rc != 0) {
 		free_device_thread(h);
-		return rung__fail(RUNG_E_NOMEM, "store: the device thread could not be started: %s",
-		                  strerror(rc));
+		return rung__fail_thread(rc, "store: the device thread");
 	}
 	store->device_thread = h;
 	return 0;

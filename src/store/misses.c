@@ -201,8 +201,7 @@ int rung__sorter_start(struct rung_store *store)
 	if (rc != 0) {
 		pthread_cond_destroy(&sorter->work);
 		rung__free(sorter);
-		return rung__fail(RUNG_E_NOMEM, "store: the sorter thread could not be started: %s",
-		                  strerror(rc));
+		return rung__fail_thread(rc, "store: the sorter thread");
 	}
 	store->sorter = sorter;
 	return 0;

@@ -6,8 +6,12 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/base.h"
+#include "base/thread.h"
+#include "dataset.h"
+#include "expect_error.h"
 
 /* ---- codes ---- */
 
@@ -402,4 +406,30 @@ Test(status, the_limit_allows_exactly_n_allocations)
 	rung__free(first);
 	rung__free(second);
 	rung__free(text);
+}
+
+/* ---- threads that cannot be started ---- */
+
+Test(status, a_thread_that_cannot_be_started_names_the_limit)
+{
+	struct rlimit processes;
+	char root[256], ulimit[64];
+
+	cr_assert_eq(support_tempdir(root, sizeof(root)), 0);
+	rung__machine_root = root;
+	getrlimit(RLIMIT_NPROC, &processes);
+	processes.rlim_cur = 200;
+	cr_assert_eq(setrlimit(RLIMIT_NPROC, &processes), 0);
+	snprintf(ulimit, sizeof(ulimit), "x could not be started: ulimit -u is 200; raise it");
+	assert_error(rung__fail_thread(EAGAIN, "x"), RUNG_E_AGAIN, ulimit);
+	support_put(root, "/proc/self/cgroup", "0::/a/b\n");
+	support_put(root, "/sys/fs/cgroup/a/pids.max", "90\n");
+	support_put(root, "/sys/fs/cgroup/a/pids.current", "89\n");
+	assert_error(rung__fail_thread(EAGAIN, "x"), RUNG_E_AGAIN, ulimit);
+	support_put(root, "/sys/fs/cgroup/a/pids.current", "90\n");
+	assert_error(rung__fail_thread(EAGAIN, "x"), RUNG_E_AGAIN,
+	             "x could not be started: pids.max of the control group is 90; raise it");
+	assert_error(rung__fail_thread(ENOMEM, "x"), RUNG_E_NOMEM, "x could not be started: ");
+	cr_assert_null(strstr(rung_last_error(), "pids"));
+	support_remove(root);
 }

@@ -2,6 +2,7 @@
 /* Engines on an ordinary file: each reads the same bytes, works without the features that the
  * kernel refuses, and reports them. Calls of liburing are wrapped (tests/CMakeLists.txt), so that
  * each can be refused separately. Tests on separate disks are in tests/vm. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -76,6 +77,47 @@ Test(engine, pread_reads_and_reports_that_it_was_requested)
 	cr_assert_str_eq(reader.ops->name, "pread");
 	cr_assert_str_eq(step("pread")->why, "");
 	cr_assert_str_eq(reader.engine_why, "pread was requested");
+}
+
+static unsigned count_threads(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	unsigned count = 0;
+
+	while (readdir(tasks))
+		count++;
+	closedir(tasks);
+	return count - 2;
+}
+
+static unsigned pool_threads(void)
+{
+	const unsigned before = count_threads();
+	unsigned count;
+
+	reader.args.queue_depth = reader.args.token_count = 64;
+	cr_assert_eq(start(RUNG_ENGINE_PREAD), 0, "%s", rung_last_error());
+	count = count_threads() - before;
+	close_reader();
+	open_reader();
+	return count;
+}
+
+Test(engine, a_pool_of_threads_leaves_most_of_a_limit_to_others)
+{
+	char root[256];
+
+	cr_assert_eq(support_tempdir(root, sizeof(root)), 0);
+	support_put(root, "/proc/self/cgroup", "5:pids:/job\n");
+	support_put(root, "/sys/fs/cgroup/pids/job/pids.max", "100\n");
+	support_put(root, "/sys/fs/cgroup/pids/job/pids.current", "20\n");
+	rung__machine_root = root;
+	cr_assert_eq(pool_threads(), 10);
+	support_put(root, "/sys/fs/cgroup/pids/job/pids.current", "99\n");
+	cr_assert_eq(pool_threads(), 1, "one thread is enough");
+	support_put(root, "/sys/fs/cgroup/pids/job/pids.max", "max\n");
+	cr_assert_eq(pool_threads(), 32);
+	support_remove(root);
 }
 
 Test(engine, a_read_after_the_end_is_empty_and_one_across_it_short)

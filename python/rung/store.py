@@ -73,6 +73,7 @@ class Store(Rows):
         self._folder: Folder | None = None   # temporary folder of the socket
         self._share_path: str | None = arguments.get("share_path")
         self.why_cpu: str = ""
+        self._staged: Any = None   # identity of the data set; None: another process opened it
         self._why_not_gpu = ""   # why a loader cannot sample on the GPU
         watch(self)
         self._start()
@@ -94,6 +95,7 @@ class Store(Rows):
     def _open(self, memory: Owned, **arguments: Any) -> None:
         given = SimpleNamespace(**arguments)
         with Dataset(given.path) as dataset:
+            self._staged = dataset._identity
             planned = plan_opts(given, dataset.feature_bytes)
             opts = store_opts(given)
             files = dataset._open()
@@ -106,6 +108,19 @@ class Store(Rows):
                 long_call(lib.rung_store_open, files, plan, byref(opts), byref(memory.pointer))
             finally:
                 plan.release()
+
+    def _dataset(self) -> Dataset:
+        """Open the data set of the rows.
+
+        Raises:
+            InvalidError: another one is in its folder now, whose ranks name other rows.
+        """
+        dataset = Dataset(self.path)
+        if self._staged not in (None, dataset._identity):
+            dataset.close()
+            raise InvalidError(f"{self.path}: was staged again after the store was opened; open "
+                               "the store again")
+        return dataset
 
     def _attach(self, memory: Owned, share_path: str, **options: Any) -> None:
         opts = attach_opts(SimpleNamespace(**options))

@@ -171,3 +171,17 @@ def test_dtypes_and_size_of_a_store(tmp_path):
         torch = sys.modules["torch"]
         assert store.torch_dtype is torch.bfloat16
         assert torch.empty(store.shape, dtype=store.torch_dtype).nbytes == store.nbytes
+
+
+def test_loaders_of_an_open_store_continue_when_the_data_set_is_staged_again(tmp_path):
+    first = stage_small(str(tmp_path))
+    with rung.open(first.path, structure="max") as store:
+        loader = rung.Loader(store, arrays="numpy")
+        score = np.random.default_rng(1).random(len(store), np.float32)
+        rung.stage(first.path, graph=first.graph, features=-first.features, labels=first.labels,
+                   splits={"train": first.train}, score_source=score, fanouts=(4, 3), force=True)
+        for batch in loader:
+            assert same(batch.features, first.features[batch.vertices])
+        for create in rung.Loader, rung.NeighborSampler:
+            with pytest.raises(rung.InvalidError, match="staged again after the store was opened"):
+                create(store)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,24 +48,62 @@ static int open_folder(const char *dir, int *fd_out)
 	return 0;
 }
 
+static bool is_feature(const char *name)
+{
+	return strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0;
+}
+
+/* Whether the folder at the path is another one than the one that was opened. */
+static bool was_replaced(const struct rung_dataset *ds)
+{
+	struct stat opened, named;
+
+	return fstat(ds->dir_fd, &opened) == 0 && stat(ds->dir, &named) == 0 &&
+	       (opened.st_dev != named.st_dev || opened.st_ino != named.st_ino);
+}
+
+static int kept_fd(const struct rung_dataset *ds, const char *name)
+{
+	for (uint32_t i = 0; ds->fds && i < ds->manifest->file_count; i++) {
+		if (strcmp(ds->manifest->files[i].name, name) == 0)
+			return ds->fds[i];
+	}
+	return -1;
+}
+
+static int reopen(int kept, const char *path, int flags)
+{
+	char link[64];
+	int fd;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", kept);
+	fd = open(link, O_RDONLY | O_CLOEXEC | flags);
+	if (fd < 0) /* without /proc */
+		fd = fcntl(kept, F_DUPFD_CLOEXEC, 0);
+	return fd >= 0 ? fd : rung__fail_errno(errno, "%s", path);
+}
+
 int rung__dataset_open_file(const struct rung_dataset *ds, const char *name, int flags)
 {
-	/* features may be links to anywhere: rung stage --stripe puts them on other devices */
-	const bool features =
-		strncmp(name, RUNG__FEATURES_PREFIX, strlen(RUNG__FEATURES_PREFIX)) == 0;
 	char *path = rung__format("%s/%s", ds->dir, name);
-	int fd;
+	int fd = kept_fd(ds, name);
 
 	if (!path)
 		return rung__fail(RUNG_E_NOMEM, "%s/%s", ds->dir, name);
-	fd = features ? rung__open_regular(ds->dir_fd, name, path, flags)
-	              : rung__open_own(ds->dir_fd, name, path, flags);
+	/* opened again, because the flags of a duplicate would be those of all its duplicates */
+	if (fd >= 0)
+		fd = reopen(fd, path, flags);
+	else if (is_feature(name)) /* a link to anywhere: --stripe puts them on other devices */
+		fd = rung__open_regular(ds->dir_fd, name, path, flags);
+	else
+		fd = rung__open_own(ds->dir_fd, name, path, flags);
 	/* not RUNG_E_NOENT, which means that the dataset itself is missing */
 	if (fd == RUNG_E_NOENT)
-		fd = rung__fail(
-			RUNG_E_FORMAT,
-			"%s: is missing, though the manifest lists it; stage the dataset again",
-			path);
+		fd = rung__fail(RUNG_E_FORMAT, "%s: %s", path,
+		                was_replaced(ds) ? "its folder was staged again after it was "
+		                                   "opened; open it again"
+		                                 : "is missing, though the manifest lists it; "
+		                                   "stage the dataset again");
 	rung__free(path);
 	return fd;
 }
@@ -90,8 +129,10 @@ static int check_header(const struct rung_dataset *ds, const struct rung__manife
 	return rc;
 }
 
-/* Size first: it finds truncated copies with a message that has a remedy. */
-static int check_file(const struct rung_dataset *ds, const struct rung__manifest_file *file)
+/* Size first: it finds truncated copies with a message that has a remedy.
+ * @param kept_out  receives the descriptor; NULL: it is closed */
+static int check_file(const struct rung_dataset *ds, const struct rung__manifest_file *file,
+                      int *kept_out)
 {
 	int fd = rung__dataset_open_file(ds, file->name, 0), rc;
 	struct stat st;
@@ -107,22 +148,30 @@ static int check_file(const struct rung_dataset *ds, const struct rung__manifest
 		                ds->dir, file->name, (intmax_t)st.st_size, file->bytes);
 	else
 		rc = check_header(ds, file, fd);
-	close(fd);
+	if (rc == 0 && kept_out)
+		*kept_out = fd;
+	else
+		close(fd);
 	return rc;
 }
 
 /* Check all files in the list, and the source of rows in place, which the list does not have. */
-static int check_files(const struct rung_dataset *ds)
+static int check_files(struct rung_dataset *ds)
 {
 	const struct rung__manifest *m = ds->manifest;
-	int rc;
+	int *fds = rung__malloc_array(m->file_count, sizeof(*fds)), rc;
 
+	if (!fds)
+		return rung__fail(RUNG_E_NOMEM, "%s: no memory for a list of its files", ds->dir);
+	for (uint32_t i = 0; i < m->file_count; i++)
+		fds[i] = -1;
+	ds->fds = fds;
 	for (uint32_t i = 0; i < m->file_count; i++) {
-		rc = check_file(ds, &m->files[i]);
+		rc = check_file(ds, &m->files[i], is_feature(m->files[i].name) ? NULL : &fds[i]);
 		if (rc < 0)
 			return rc;
 	}
-	rc = check_file(ds, &m->checksums); /* not among m->files */
+	rc = check_file(ds, &m->checksums, NULL); /* not among m->files */
 	return rc < 0 || !rung__manifest_in_place(m) ? rc
 	                                             : rung__in_place_check(&m->in_place, ds->dir);
 }
@@ -323,6 +372,11 @@ void rung_dataset_close(struct rung_dataset *ds)
 		return;
 	if (ds->dir_fd >= 0)
 		close(ds->dir_fd);
+	for (uint32_t i = 0; ds->fds && i < ds->manifest->file_count; i++) {
+		if (ds->fds[i] >= 0)
+			close(ds->fds[i]);
+	}
+	rung__free(ds->fds);
 	rung__manifest_destroy(ds->manifest); /* NULL after a failed open, as are the lists */
 	rung__free(ds->files);
 	rung__free(ds->split_names);

@@ -13,6 +13,9 @@ struct rung_dataset {
 	int dir_fd; /* files are opened relative to it, because the folder may be replaced */
 	struct rung__manifest *manifest;
 	struct rung_dataset_info info; /* points into the manifest and the lists below */
+	/* [manifest->file_count] descriptors of the files but features, or -1: staging again
+	 * removes the files of this folder; NULL: no files are open */
+	int *fds;
 	/* [info.file_count]: the files of the manifest, checksums.npy, manifest.json */
 	struct rung_dataset_file *files;
 	const char **split_names, **array_names; /* [info.split_count], [info.array_count] */

@@ -64,7 +64,8 @@ static int open_file(const struct rung_dataset *ds, const char *name, struct run
 	path = rung__format("%s/%s", rung_dataset_dir(ds), file->name);
 	if (!path)
 		return rung__fail(RUNG_E_NOMEM, "%s: out of memory", rung_dataset_dir(ds));
-	fd = rung__open_regular(AT_FDCWD, path, path, 0);
+	/* not by its path, where a newer data set may be */
+	fd = rung__dataset_open_file(ds, file->name, 0);
 	if (fd < 0) {
 		rung__free(path);
 		return fd;

@@ -222,7 +222,7 @@ class Loader(Resumable, Generic[BatchT]):
         super().__init__(Division(seed, shuffle, drop_last, rank, world_size))
         self.seed: int = self._division.seed
         rank, world_size = self._division.ranks()
-        with Dataset(store.path) as dataset:
+        with store._dataset() as dataset:
             self._contents = dataset._contents()
             self._vertex_of_rank = LazyArray(dataset, "vertex_of_rank")
             self._seeds, self._seed_ranks = loader_seeds(dataset, seeds, input_nodes)

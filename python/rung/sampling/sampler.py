@@ -99,7 +99,7 @@ class NeighborSampler:
                         "sample_on_gpu took the place of structure=; open it without sample_on_gpu")
                 raise InvalidError(f"{dataset.path}: the store has no neighbour lists; {cure}, or "
                                    "pass a rung.Dataset")
-            dataset = Dataset(dataset.path)
+            dataset = dataset._dataset()
         dataset._need_edges()
         self._lock = threading.RLock()
         # the sampler reads it

@@ -100,6 +100,48 @@ Test(dataset, info_describes_the_staged_data)
 	rung_dataset_close(ds);
 }
 
+/* Staging again exchanges the folders, and removes the old one. */
+static void stage_again(void)
+{
+	support_remove(ds_dir);
+	cr_assert_eq(support_dataset(dir, VERTICES, EDGES, ROW_BYTES, 4), 0, "%s",
+	             rung_last_error());
+}
+
+Test(dataset, an_open_dataset_reads_its_own_files_after_it_was_staged_again)
+{
+	static const char *const names[] = { "vertex_of_rank", "rank_of_vertex", "labels", "score",
+		                             "split_train" };
+	struct rung_dataset *before = opened(), *ds = opened();
+	struct rung_graph *graphs[2];
+	struct rung_plan *plan;
+	void *expected[RUNG__ARRAY_LEN(names)], *found;
+	struct rung_array_info info;
+
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(names); i++)
+		cr_assert_eq(rung_dataset_load_array(before, names[i], NULL, &expected[i]), 0);
+	cr_assert_eq(rung_dataset_load_graph(before, &graphs[0]), 0);
+	stage_again();
+	for (size_t i = 0; i < RUNG__ARRAY_LEN(names); i++) {
+		cr_assert_eq(rung_dataset_load_array(ds, names[i], &info, &found), 0, "%s",
+		             rung_last_error());
+		cr_assert_arr_eq(found, expected[i], info.row_count * info.row_bytes, "%s",
+		                 names[i]);
+		rung_free(found);
+		rung_free(expected[i]);
+	}
+	cr_assert_eq(rung_dataset_load_graph(ds, &graphs[1]), 0, "%s", rung_last_error());
+	cr_assert_arr_eq(rung_graph_csc(graphs[0])->indices, rung_graph_csc(graphs[1])->indices,
+	                 EDGES * 4);
+	/* rows are not kept open, and those at the path are of the new dataset */
+	assert_error(rung_plan_create(ds, NULL, &plan), RUNG_E_FORMAT,
+	             "its folder was staged again after it was opened; open it again");
+	rung_graph_destroy(graphs[0]);
+	rung_graph_destroy(graphs[1]);
+	rung_dataset_close(before);
+	rung_dataset_close(ds);
+}
+
 Test(dataset, arrays_are_in_rank_order_and_maps_are_inverses)
 {
 	struct rung_dataset *ds = opened();

@@ -181,7 +181,8 @@ static int abandon(const struct rung__reader *reader, int rc)
 		                  "in: " RUNG_WHY_IO_URING "; use engine auto or pread",
 		                  reader->path);
 	if (requested == RUNG_ENGINE_AUTO || requested == RUNG_ENGINE_PREAD)
-		return rung__fail(RUNG_E_IO, "%s: no engine can read it: %s", reader->path,
+		return rung__fail(rc == -ENOMEM ? RUNG_E_NOMEM : RUNG_E_IO,
+		                  "%s: no engine can read it: %s", reader->path,
 		                  reader->engine_why);
 	return rung__fail(RUNG_E_NOSUP, "%s: engine %s: %s; use engine auto or pread", reader->path,
 	                  reader->steps[reader->step_count - 1].name, reader->engine_why);

@@ -153,13 +153,13 @@ static int fill_fanouts(const struct rung__manifest *m, const struct rung_stage_
  * a part has at least one row. */
 static int find_rows(struct rung__typed *typed, uint32_t idx)
 {
-	const char *rows = typed->stage.opts.relations[idx].rows;
+	const struct rung_stage_relation *relation = &typed->stage.opts.relations[idx];
 	struct rung_source *src = NULL;
-	int rc = rows ? rung_source_open(rows, &src) : 0;
+	int rc = relation->rows ? rung_source_open(relation->rows, &src) : 0;
 
 	typed->has_rows[idx] = src && rung_source_info(src)->row_count > 0;
 	rung_source_close(src);
-	return rc;
+	return rung__stage_fail_input(rc, "edge rows", NULL, relation->name);
 }
 
 static int fill_relation(struct rung__typed *typed, uint32_t idx)

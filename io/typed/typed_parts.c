@@ -234,9 +234,9 @@ static int run_part(struct rung__typed *typed, const struct rung__typed_part *pa
 	relation = &typed->stage.opts.relations[part->idx];
 	if (relation->rows && !typed->has_rows[part->idx] && report.edge_count > 0)
 		return rung__fail(RUNG_E_FORMAT,
-		                  "%s: has 0 rows, but %s has %" PRIu64
+		                  "edge rows of %s: %s: has 0 rows, but the relation has %" PRIu64
 		                  " edges; give one row for each edge",
-		                  relation->rows, relation->name, report.edge_count);
+		                  relation->name, relation->rows, report.edge_count);
 	return 0;
 }
 

@@ -547,5 +547,5 @@ Test(stage_typed, a_relation_without_edges_may_have_an_array_without_rows)
 	/* but one with edges may not */
 	opts.resume = 0;
 	write_source(5, "<i8", "(2, 260)", writes, sizeof(writes));
-	fails(RUNG_E_FORMAT, "has 0 rows, but writes has 260 edges");
+	fails(RUNG_E_FORMAT, "has 0 rows, but the relation has 260 edges");
 }

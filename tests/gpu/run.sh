@@ -82,10 +82,7 @@ done
 only=${only//,/ }
 only=" ${only/bench/$measured} "
 
-programs=(rung bench/rung_gpu_bench tests/stress_test_gather_race
-	tests/test_store tests/test_store_faults tests/test_store_cache tests/test_store_quantized
-	tests/test_store_timeouts
-	tests/test_gpu_sampler tests/test_loader tests/test_share_gpu)
+programs=(rung bench/rung_gpu_bench tests/stress_test_gather_race tests/contract tests/unit_loader)
 scripts=(tests/gpu/run.sh tests/gpu/report.py
 	bench/gpu/{index_select,torch_epoch}.py
 	bench/gpu/parts/torch_{order,parts,run,train}.py)
@@ -306,9 +303,13 @@ check_start() {
 	fi
 	{ case $program in
 	rung) timeout 60 "$build/$program" --version >"$log" 2>&1 </dev/null ;;
+	*/rung_gpu_bench)
+		timeout 60 env CUDA_VISIBLE_DEVICES= "$build/$program" >"$log" 2>&1 </dev/null
+		;;
 	*)
+		# the arguments are for the tests with Criterion
 		timeout 60 env CUDA_VISIBLE_DEVICES= RUNG_TEST_DEVICE=cuda-host "$build/$program" \
-			>"$log" 2>&1 </dev/null
+			--filter '@(store|loader)/*' >"$log" 2>&1 </dev/null
 		;;
 	esac; } 2>/dev/null   # hides the shell's messages about aborts
 	rc=$?
@@ -415,24 +416,25 @@ fi
 # ---- tests ----
 
 tests=$build/tests
-# contract PROGRAM DEVICE: tests that may behave differently on a real GPU than on a simulated one
-contract() {
-	step contract "$1-$2" 90 RUNG_TEST_DEVICE="$2" "$tests/$1" --jobs 1 --verbose
+# suite SUITE DEVICE [GROUP [NAME [VARIABLE...]]]: tests that may behave differently on a real GPU
+# than on a simulated one
+suite() {
+	local program=contract
+	[ "$1" != loader ] || program=unit_loader
+	step "${3:-contract}" "${4:-test_$1-$2}" 90 RUNG_TEST_DEVICE="$2" "${@:5}" \
+		"$tests/$program" --jobs 1 --verbose --filter "$1/*"
 }
-contract test_store cuda-peer
-contract test_loader cuda-gpu
-step contract test_loader-sample_on_gpu 90 RUNG_TEST_DEVICE=cuda-gpu RUNG_TEST_SAMPLE_ON=gpu \
-	"$tests/test_loader" --jobs 1 --verbose
-contract test_store_cache cuda-gpu
-contract test_gpu_sampler cuda-gpu
-contract test_store_faults cuda-gpu
-contract test_store_timeouts cuda-host
-contract test_store_quantized cuda-peer
-contract test_store_quantized cuda-gpu
-for device in cuda-peer cuda-gpu; do
-	step processes "test_share_gpu-$device" 60 RUNG_TEST_DEVICE=$device \
-		"$tests/test_share_gpu" --jobs 1 --verbose
-done
+suite store cuda-peer
+suite loader cuda-gpu
+suite loader cuda-gpu contract test_loader-sample_on_gpu RUNG_TEST_SAMPLE_ON=gpu
+suite store_cache cuda-gpu
+suite gpu_sampler cuda-gpu
+suite store_faults cuda-gpu
+suite store_timeouts cuda-host
+suite store_quantized cuda-peer
+suite store_quantized cuda-gpu
+suite share_gpu cuda-peer processes
+suite share_gpu cuda-gpu processes
 step races stress_test_gather_race 60 RUNG_TEST_DEVICE=cuda-peer "$tests/stress_test_gather_race"
 
 # 64 MiB of random bytes; the graph has one edge and only gives the rows an order.
@@ -453,7 +455,7 @@ done
 
 if [ -n "$sanitizer" ] || [ $dry = yes ]; then
 	sanitizer=${sanitizer:-compute-sanitizer}
-	sampler=(--target-processes all "$tests/test_gpu_sampler" --jobs 1 --filter
+	sampler=(--target-processes all "$tests/contract" --jobs 1 --filter
 		gpu_sampler/batches_match_the_cpu_and_their_rows_follow)
 	for tool in memcheck initcheck; do
 		step sanitizer $tool 90 "$sanitizer" --tool $tool --error-exitcode 9 "$program" \

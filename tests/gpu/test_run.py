@@ -19,10 +19,8 @@ import unittest.mock
 BUILD = os.environ.get("RUNG_BUILD_DIR", "")
 SOURCE = os.environ.get("RUNG_SOURCE_DIR", "")
 RUN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "run.sh")
-PROGRAMS = ("rung", "bench/rung_gpu_bench", "tests/stress_test_gather_race", "tests/test_store",
-            "tests/test_store_faults", "tests/test_store_cache", "tests/test_store_quantized",
-            "tests/test_store_timeouts",
-            "tests/test_gpu_sampler", "tests/test_loader", "tests/test_share_gpu")
+PROGRAMS = ("rung", "bench/rung_gpu_bench", "tests/stress_test_gather_race", "tests/contract",
+            "tests/unit_loader")
 # None without NumPy
 PYTHON = next((path for path in (sys.executable, "/usr/bin/python3") if not subprocess.run(
     [path, "-c", "import numpy"], capture_output=True, check=False).returncode), None)
@@ -90,10 +88,12 @@ class Run(unittest.TestCase):
         return build
 
     def test_states_and_figures(self):
-        build = self.fake(test_store="echo first; echo 'it FAILED'; exit 3",
-                          test_store_cache="echo skipped: no luck; exit 77",
-                          test_gpu_sampler="echo 'Synthesis: Tested: 0 | Passing: 0'",
-                          rung_gpu_bench="""
+        build = self.fake(contract="""
+case "$*" in
+*' store/*') echo first; echo 'it FAILED'; exit 3;;
+*' store_cache/*') echo skipped: no luck; exit 77;;
+*' gpu_sampler/*') echo 'Synthesis: Tested: 0 | Passing: 0';;
+esac""", rung_gpu_bench="""
 case "$*" in
 *launch*) echo '{"benchmark": "launch", "row_bytes": 512, "ratio": 2e-05, "at_most": 1.5e-05}';;
 *gather*) echo '{"benchmark": "gather", "tier": "gpu", "aligned": 1, "row_bytes": 512,' \\
@@ -123,7 +123,7 @@ esac""")
         self.assertEqual(record["steps"][-1]["output"], ["not this"])
 
     def test_a_hanging_program_is_killed_with_its_children(self):
-        build = self.fake(test_store=f"sleep {MARK} & sleep {MARK}")
+        build = self.fake(contract=f"sleep {MARK} & sleep {MARK}")
         record = self.run_it(build, "--only", "contract", "--seconds", "20", code=1)
         states = self.states(record)
         self.assertEqual(states["test_store-cuda-peer"], "failed")
@@ -154,7 +154,7 @@ esac""")
 
     def test_a_terminated_run_leaves_its_report_and_logs(self):
         logs = os.path.join(self.folder, "logs.tar.gz")
-        build = self.fake(test_loader=f"echo so far; sleep {MARK}")
+        build = self.fake(unit_loader=f"echo so far; sleep {MARK}")
         run, out = self.start(build, "--logs", logs)
         run.send_signal(signal.SIGTERM)
         self.assertEqual(run.wait(DEADLINE_S), 128 + signal.SIGTERM)
@@ -170,7 +170,7 @@ esac""")
         self.assertEqual(sorted(os.listdir(self.folder)), ["build", "logs.tar.gz", "out.json"])
 
     def test_a_killed_run_leaves_the_finished_steps(self):
-        run, out = self.start(self.fake(test_loader=f"sleep {MARK}"))
+        run, out = self.start(self.fake(unit_loader=f"sleep {MARK}"))
         run.kill()
         run.wait()
         for pid in left_of_mark():
@@ -203,11 +203,11 @@ esac""")
 
     def test_a_dry_run_finds_what_is_missing(self):
         build = self.fake()   # its programs also pass without a GPU
-        os.unlink(os.path.join(build, "tests/test_share_gpu"))
+        os.unlink(os.path.join(build, "tests/unit_loader"))
         record = self.run_it(build, "--dry-run", code=1)
-        self.assertIn("tests/test_share_gpu", record["failed"])
+        self.assertIn("tests/unit_loader", record["failed"])
         self.assertIn("librung.so", record["failed"])
-        self.assertIn("tests/test_store", record["failed"])
+        self.assertIn("tests/contract", record["failed"])
         self.assertIn("bench/rung_gpu_bench", record["failed"])
 
     def test_wrong_arguments(self):
@@ -235,9 +235,10 @@ esac""")
                              set(planned))
         self.assertLess(list(planned).index("torch_epoch"), list(planned).index("memcheck"))
         self.assertEqual(planned["test_store-cuda-peer"],
-                         "RUNG_TEST_DEVICE=cuda-peer tests/test_store --jobs 1 --verbose")
+                         "RUNG_TEST_DEVICE=cuda-peer tests/contract --jobs 1 --verbose "
+                         "--filter store/\\*")
         for step in record["steps"][:len(PROGRAMS)]:
-            if step["name"] in ("bench/rung_gpu_bench", "tests/test_store",
+            if step["name"] in ("bench/rung_gpu_bench", "tests/contract",
                                 "tests/stress_test_gather_race"):
                 self.assertRegex(step["reason"], "cuda: looking for GPUs")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every kind of data set (tests/support/stage/datasets.py), staged by the command."""
 import json
+import itertools
 import os
 import shutil
 import sys
@@ -49,7 +50,7 @@ class KindsTest(CliTest):
         if kind.typed:
             return ["--dataset", self.sources.description(kind)]
         words, given = [], self.sources.options(kind, "degree")
-        for option, value in zip(given, given[1:]):
+        for option, value in itertools.pairwise(given):
             if option == "--features":
                 words += ["--source", value]
             elif option in ("--graph", "--labels", "--split"):

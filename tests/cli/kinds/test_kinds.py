@@ -62,7 +62,7 @@ class Kinds(KindsTest):
             for folder in folders(self.out):
                 names = os.listdir(folder)
                 whole = folder == self.out
-                rows = whole and not kind.typed or "features.000.npy" in names or (
+                rows = (whole and not kind.typed) or "features.000.npy" in names or (
                     "vertex_of_rank.npy" in names and self.is_in_place(folder))
                 lists = "graph_indptr.npy" in names
                 typed = whole and kind.typed

@@ -14,7 +14,7 @@ import rung
 SUPPORT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "tests",
                        "support")
 sys.path[:0] = [SUPPORT, os.path.join(SUPPORT, "stage")]
-from datasets import KINDS, Sources, files   # noqa: E402
+from datasets import KINDS, Sources, files  # noqa: E402
 
 RUNG = os.environ.get("RUNG")
 SCORES = ("expected", "blend", "degree")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every kind of data set (tests/support/stage/datasets.py), staged by the command."""
-import json
 import itertools
+import json
 import os
 import shutil
 import sys

@@ -19,6 +19,7 @@ import fnmatch
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 
@@ -88,15 +89,23 @@ def selected(tests, entries, exclude):
                 or (exclude and re.search(exclude, test["name"]))):
             continue
         if any(entry in labels or fnmatch.fnmatch(test["name"], entry) for entry in entries):
-            yield test["name"], [*test["command"], *properties.get("ENVIRONMENT", [])]
+            yield test["name"], properties.get("ENVIRONMENT", [])
 
 
-def programs(commands, build):
-    """Files in the build folder that the commands and their variables name. A program in C uses
-    itself alone."""
-    found = set()
-    for words in commands:
-        for word in words if "python" in os.path.basename(words[0]) else words[:1]:
+def commands(build):
+    """{test: words}; ctest's JSON has no command whose program is not built yet."""
+    with open(os.path.join(build, "tests/CTestTestfile.cmake"), encoding="utf-8") as file:
+        return {name: shlex.split(words) for name, words in
+                re.findall(r"^add_test\(\[=\[(.+?)\]=\] (.*)\)$", file.read(), re.M)}
+
+
+def programs(tests, build):
+    """Files in the build folder that the commands of tests and their variables name. A program in C
+    uses itself alone."""
+    found, of = set(), commands(build)
+    for name, variables in tests.items():
+        words = of[name]
+        for word in [*words, *variables] if "python" in os.path.basename(words[0]) else words[:1]:
             path = word.rpartition("=")[2]
             if path.startswith(build + "/") and os.path.basename(path) != "fuzz":
                 found.add(os.path.relpath(path, build))
@@ -139,7 +148,7 @@ def main():
     print(f"affected: {' '.join(sorted(rooms)) or 'no room'}; {len(tests)} tests",
           file=sys.stderr)
     print("^(" + "|".join(sorted(tests)) + ")$" if tests else "")
-    print(*sorted(programs(tests.values(), build)))
+    print(*sorted(programs(tests, build)))
     return 0
 
 

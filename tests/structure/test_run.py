@@ -34,7 +34,7 @@ exit 8
 FILES = ("tests/run.sh", "tests/run_python.sh", "tests/reruns.txt", "tests/syntax.sh",
          "tools/packages.sh", "tests/structure/affected.py", "tests/structure/check.py",
          "tests/structure/prose.py", "tests/structure/tree.py", "tests/structure/rooms.txt",
-         "CONTRIBUTING.md")
+         "CONTRIBUTING.md", ".gitignore")
 
 
 def listed(build):
@@ -59,7 +59,8 @@ class Run(unittest.TestCase):
         self.calls, self.plan = (os.path.join(holder.name, name) for name in ("calls", "plan"))
         self.bin = os.path.join(holder.name, "bin")
         os.mkdir(self.bin)
-        for name, text in (("ctest", CTEST), ("cmake", "#!/bin/sh\n"), ("ninja", "#!/bin/sh\n")):
+        for name, text in (("ctest", CTEST), ("ninja", "#!/bin/sh\n"),
+                           ("cmake", '#!/bin/sh\necho "$*" >>"$CALLS.cmake"\n')):
             path = os.path.join(self.bin, name)
             with open(path, "w", encoding="ascii") as file:
                 file.write(text)
@@ -152,11 +153,17 @@ class Run(unittest.TestCase):
         self.commit()
         with open(self.plan + ".json", "w", encoding="ascii") as file:
             json.dump({"tests": [
-                {"name": name, "command": [name],
-                 "properties": [{"name": "LABELS", "value": labels}]}
+                {"name": name, "properties": [{"name": "LABELS", "value": labels}]}
                 for name, labels in (("unit/test_rank", ["unit", "unit/rank"]),
                                      ("unit/test_cache", ["unit", "unit/cache"]),
                                      ("unit/test_rank_long", ["unit/rank", "long"]))]}, file)
+        os.makedirs(os.path.join(self.root, "build/tests"))
+        with open(os.path.join(self.root, "build/tests/CTestTestfile.cmake"), "w",
+                  encoding="ascii") as file:   # of programs that are not built yet
+            file.write("add_test([=[unit/test_rank]=] "
+                       f'"{self.root}/build/tests/unit_rank" "--jobs")\n')
+        with open(os.path.join(self.root, "build/build.ninja"), "w", encoding="ascii"):
+            pass
         with open(source, "a", encoding="ascii") as file:
             file.write("int rung__x;\n")
         status, lines, calls = self.run_sh("--changed")
@@ -164,6 +171,8 @@ class Run(unittest.TestCase):
         self.assertEqual(len(calls), 1)
         self.assertIn("--tests-regex ^(unit/test_rank)$", calls[0])
         self.assertIn("passed: the structure of 1 files", lines)
+        with open(self.calls + ".cmake", encoding="ascii") as file:
+            self.assertIn("--target tests/unit_rank\n", file.read())
         os.rename(source, os.path.join(self.root, "README.md"))
         status, lines, calls = self.run_sh("--changed")
         self.assertEqual((status, calls), (0, []), lines)

@@ -102,7 +102,8 @@ static bool batches_equal(const struct rung_batch *a, const struct rung_batch *b
 		equal = x->dst_count == y->dst_count && x->src_count == y->src_count &&
 		        x->edge_count == y->edge_count &&
 		        !memcmp(x->indptr, y->indptr, (x->dst_count + 1) * sizeof(uint64_t)) &&
-		        !memcmp(x->indices, y->indices, x->edge_count * sizeof(uint32_t));
+		        (x->edge_count == 0 || /* indices may be NULL */
+		         !memcmp(x->indices, y->indices, x->edge_count * sizeof(uint32_t)));
 	}
 	return equal;
 }

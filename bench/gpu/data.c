@@ -84,8 +84,9 @@ static void stage(const struct bench *b, const struct bench_data *data)
 	snprintf(edges, sizeof(edges), "%s/edges.bin", b->folder);
 	snprintf(graph, sizeof(graph), "raw:%s,u32,2x%llu", edges,
 	         (unsigned long long)write_edges(b, edges, data->row_count));
-	snprintf(features, sizeof(features), "raw:%s/source.bin,u8,%llux%u", b->folder,
-	         (unsigned long long)data->row_count, data->row_bytes);
+	/* rows of any width, from the beginning of one file */
+	snprintf(features, sizeof(features), "raw:%s/source.bin,u8,%llux%u,0,trailing=ignore",
+	         b->folder, (unsigned long long)data->row_count, data->row_bytes);
 	opts.graph.specs = specs;
 	opts.graph.spec_count = 1;
 	opts.features = features;

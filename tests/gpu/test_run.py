@@ -236,7 +236,7 @@ esac""")
         self.assertLess(list(planned).index("torch_epoch"), list(planned).index("memcheck"))
         self.assertEqual(planned["test_store-cuda-peer"],
                          "RUNG_TEST_DEVICE=cuda-peer tests/contract --jobs 1 --verbose "
-                         "--filter store/\\*")
+                         "--filter store/*")
         for step in record["steps"][:len(PROGRAMS)]:
             if step["name"] in ("bench/rung_gpu_bench", "tests/contract",
                                 "tests/stress_test_gather_race"):
